@@ -1,0 +1,103 @@
+"""ClientApp entry: Flower messages → `PersonalClient` → replies. Errors leave as codes, never as text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+import common  # noqa: F401  (pins the numerics before torch is imported)
+from client_app.client import PersonalClient
+from client_app.ledger import StateLedger
+from client_app.workspace import workspace
+from common import keys
+from common.data.cache import DataError
+from common.protocol import COEFFICIENTS, CONTEXT, HELLO, METRICS, REPLY, REQUEST, Refusal, RequestRefused
+from common.settings import Settings
+
+log = logging.getLogger("papfl.client")
+
+app = ClientApp()
+
+
+@app.query(HELLO)
+def hello(message: Message, context: Context) -> Message:
+    """Who is there: partition id, record count, public key. Releases nothing."""
+    return _answer(message, lambda: RecordDict({REPLY: ConfigRecord(_client(context).hello())}))
+
+
+@app.query(CONTEXT)
+def private_context(message: Message, context: Context) -> Message:
+    """The one-shot private context."""
+    return _answer(
+        message, lambda: RecordDict({REPLY: ConfigRecord(_client(context).context(_request(message)))})
+    )
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """One privatised coefficient gradient."""
+
+    def reply() -> RecordDict:
+        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
+        _, count, metrics = _client(context).fit(arrays, _request(message))
+        body = {name: metrics.pop(name) for name in ("payload", "partition-id")}
+        return RecordDict({REPLY: ConfigRecord(body), METRICS: MetricRecord({"num-examples": count, **metrics})})
+
+    return _answer(message, reply)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Accuracy of the personal model on held-out records."""
+
+    def reply() -> RecordDict:
+        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
+        loss, count, metrics = _client(context).evaluate(arrays, _request(message))
+        return RecordDict({METRICS: MetricRecord({"loss": loss, "num-examples": count, **metrics})})
+
+    return _answer(message, reply)
+
+
+def _request(message: Message) -> dict[str, Any]:
+    return dict(message.content.config_records[REQUEST])
+
+
+def _answer(message: Message, reply: Callable[[], RecordDict]) -> Message:
+    """The reply, or an error message with a code. Caught here so that the client's state (its ledger) is kept."""
+    try:
+        return Message(reply(), reply_to=message)
+    except RequestRefused as refusal:
+        log.error("refused: %s", refusal)
+        return Message(Error(int(refusal.code)), reply_to=message)
+    except (ValueError, DataError) as error:
+        log.error("cannot serve: %s", error)
+        return Message(Error(int(Refusal.SETTINGS)), reply_to=message)
+    except Exception:
+        log.exception("request failed")
+        return Message(Error(int(Refusal.INTERNAL)), reply_to=message)
+
+
+def _client(context: Context) -> PersonalClient:
+    """The client of this node: partition id and options from the node's own configuration."""
+    settings = Settings.from_config(context.run_config)
+    space = workspace(settings)
+    client = int(context.node_config["partition-id"])
+    if not 0 <= client < settings.num_clients:
+        raise ValueError(f"partition-id must be from 0 to {settings.num_clients - 1}. Received {client}.")
+    budget = float(context.node_config.get("epsilon-budget", "inf"))
+    return PersonalClient(space, client, StateLedger(context.state), _private_key(context), budget)
+
+
+def _private_key(context: Context) -> bytes:
+    """From the node's state directory (deployment), else from Flower's per-client state (simulation)."""
+    directory = context.node_config.get("state-dir")
+    if directory is not None:
+        return keys.load_or_create(Path(str(directory)) / "client.key")
+    if "key" not in context.state.config_records:
+        context.state.config_records["key"] = ConfigRecord({"private": keys.new_private_key()})
+    return bytes(context.state.config_records["key"]["private"])  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""The clipped coefficient gradient of a batch (docs/method.md, eq. 4-5 without the noise).
+
+For every record: parameter gradient, projection on the basis, *joint* clip of all k coordinates. The sum is divided by
+the fixed m_g, never by the number of records that happened to be usable: the sensitivity 2 C_g/m_g depends on it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from client_app.per_record import PerRecordGradients, per_record_gradients
+from common.basis import Basis
+from common.model import FlatModel
+from common.validation import integer, number
+
+# Records at once: the gradient buffer (records x d_theta floats) should stay near the cache. Part of the arithmetic.
+CHUNK = 24
+# Clipped norms stay below C_g by more than float32 rounding can add back.
+_SHRINK = 1.0 - 1e-6
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """What one batch gives. Only `gradient` is ever privatised and sent; the rest are noiseless diagnostics."""
+
+    gradient: torch.Tensor  # (k,) float64: (1/m_g) sum of clipped coefficient gradients
+    loss: float  # mean over finite records, before the step
+    clipped_fraction: float  # of all records
+    nonfinite_records: int  # contributed zero
+
+
+class CoefficientGradients:
+    """Computes (1/m_g) Σ clip(g_z) for one model and basis, reusing its buffers."""
+
+    def __init__(self, model: FlatModel, basis: Basis, gradients: PerRecordGradients | None = None) -> None:
+        if basis.dim != model.dim:
+            raise ValueError(f"basis must have d_theta = {model.dim} rows. Received {basis.dim}.")
+        self._model, self._basis = model, basis
+        self._gradients = gradients or per_record_gradients(model)
+        self._theta_rows = torch.empty(CHUNK, model.dim, device=model.device)
+        self._rows = torch.empty(CHUNK, basis.num_coefficients, device=model.device)
+
+    def __call__(
+        self,
+        theta: torch.Tensor,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        *,
+        clip_norm: float,
+        denominator: int,
+    ) -> BatchGradient:
+        """Eq. 4-5 without the noise.
+
+        Args:
+            theta: (d_theta,) parameters at which to differentiate.
+            inputs: (n, channels, height, width); labels: (n,) int64.
+            clip_norm: C_g, bound on the norm of one record's coefficient gradient.
+            denominator: m_g, fixed; n may be smaller, never larger.
+
+        Raises:
+            ValueError: clip_norm or denominator out of range, more records than the denominator.
+        """
+        bound = number("clip_norm", clip_norm, above=0.0) * _SHRINK
+        integer("denominator", denominator, at_least=max(1, len(inputs)))
+        self._model.load(theta)
+        total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
+        loss, clipped, nonfinite = 0.0, 0, 0
+        for start in range(0, len(inputs), CHUNK):
+            batch = inputs[start : start + CHUNK]
+            rows = self._rows[: len(batch)]
+            losses = self._gradients(batch, labels[start : start + CHUNK], self._theta_rows[: len(batch)])
+            self._basis.project(self._theta_rows[: len(batch)], out=rows)
+            norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+            usable = torch.isfinite(norms)
+            rows[~usable] = 0.0
+            weights = torch.clamp(bound / norms.clamp_min(torch.finfo(torch.float64).tiny), max=1.0)
+            weights = torch.where(usable, weights, 0.0)
+            total += torch.mv(rows.t(), weights.float())
+            loss += float(losses[usable].double().sum())
+            clipped += int((norms[usable] > bound).sum())
+            nonfinite += int((~usable).sum())
+        return BatchGradient(
+            gradient=total / denominator,
+            loss=loss / max(1, len(inputs) - nonfinite),
+            clipped_fraction=clipped / max(1, len(inputs)),
+            nonfinite_records=nonfinite,
+        )

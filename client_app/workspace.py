@@ -1,0 +1,79 @@
+"""What a worker process builds once and keeps: data, partition, model, basis and buffers.
+
+Virtual clients are re-created for every message, workers are not; nothing here belongs to one client's secrets.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from client_app.gradients import CoefficientGradients
+from common.basis import Basis, make_basis
+from common.data.cache import load
+from common.data.partition import Partition, dirichlet_partition
+from common.data.records import ClientRecords, standardization
+from common.model import FlatModel, build_reference
+from common.numerics import pin_torch
+from common.rules import Rules, make_rules
+from common.settings import Settings
+
+
+class Workspace:
+    """Everything that clients of one process share."""
+
+    def __init__(self, settings: Settings) -> None:
+        pin_torch()
+        if settings.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device must be 'cpu' where no GPU is available. Received 'cuda'.")
+        self.settings = settings
+        self.rules: Rules = make_rules(settings)
+        spec = self.rules.spec
+        self._dataset = load(settings.dataset, Path(settings.data_dir).expanduser())
+        self.partition: Partition = dirichlet_partition(
+            self._dataset.labels,
+            num_clients=settings.num_clients,
+            records_per_client=settings.records_per_client,
+            alpha=settings.dirichlet_alpha,
+            seed=settings.seed,
+        )
+        self.model: FlatModel
+        self.theta_ref: torch.Tensor
+        self.model, self.theta_ref = build_reference(
+            settings.model,
+            spec.image_shape,
+            spec.num_classes,
+            seed=settings.seed,
+            scale=settings.reference_scale,
+            device=settings.device,
+        )
+        self.basis: Basis = make_basis(
+            settings.basis, self.model.dim, settings.num_coefficients, seed=settings.seed, device=settings.device
+        )
+        self.gradients = CoefficientGradients(self.model, self.basis)
+        self.shift, self.scale = standardization(spec, settings.input_scaling)
+        self._records = lru_cache(maxsize=settings.num_clients)(self._load_records)
+
+    def records(self, client: int) -> ClientRecords:
+        """The records of a client."""
+        return self._records(client)
+
+    def _load_records(self, client: int) -> ClientRecords:
+        return ClientRecords.of(self._dataset, self.partition.indices[client])
+
+    def theta(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """θ_i = θ_ref + P a_i (eq. 3): (k,) → (d_theta,)."""
+        return self.theta_ref + self.basis.expand(coefficients)
+
+    def inputs(self, client: int, positions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Model inputs and labels of a client's records at `positions`."""
+        return self.records(client).tensors(positions, self.shift, self.scale, self.model.device)
+
+
+@lru_cache(maxsize=1)
+def workspace(settings: Settings) -> Workspace:
+    """The workspace of this process for these settings; another run's replaces it."""
+    return Workspace(settings)

@@ -1,0 +1,139 @@
+"""Private context: φ, the statistic behind one release, and how cached contexts enter the generator.
+
+Feature groups are a fixed partition of the input coordinates: image channels (the paper), or channels x p x p patches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.settings import Settings
+from common.validation import number
+
+
+@dataclass(frozen=True)
+class ContextMap:
+    """φ of eq. 1, optionally clipped to a ball around a public centre.
+
+    Attributes:
+        image_shape: (channels, height, width).
+        grid: p; groups are channels x p x p patches, whole channels for p = 1.
+        center: public centre (2s,), in units of φ; None: no clipping.
+        radius: of the ball, in units of φ.
+    """
+
+    image_shape: tuple[int, int, int]
+    grid: int = 1
+    center: np.ndarray | None = None
+    radius: float = 0.0
+
+    @property
+    def num_groups(self) -> int:
+        """s."""
+        return self.image_shape[0] * self.grid**2
+
+    @property
+    def dim(self) -> int:
+        """2s, the length of a context."""
+        return 2 * self.num_groups
+
+    def phi(self, images: np.ndarray) -> np.ndarray:
+        """φ(x) (eq. 1): group means and mean squares, scaled so that ‖φ‖ ≤ 1.
+
+        Args:
+            images: (n, channels, height, width), coordinates clamped to [0, 1]; records with a NaN or an infinity
+                get the centre, a fixed public point.
+
+        Returns:
+            (n, 2s) float64.
+        """
+        x = np.asarray(images, dtype=np.float64)
+        usable = np.isfinite(x).all(axis=(1, 2, 3))
+        x = np.clip(np.where(usable[:, None, None, None], x, 0.0), 0.0, 1.0)
+        moments = np.concatenate([self._group_means(x), self._group_means(x * x)], axis=1)
+        phi: np.ndarray = moments / np.sqrt(self.dim)
+        center = self.center if self.center is not None else self.constant(0.5)
+        phi[~usable] = center
+        if self.center is not None:
+            offset = phi - center
+            norm = np.linalg.norm(offset, axis=1, keepdims=True)
+            phi = center + offset * np.minimum(1.0, self.radius / np.maximum(norm, np.finfo(float).tiny))
+        return phi
+
+    def constant(self, value: float) -> np.ndarray:
+        """φ of the image whose coordinates all equal `value`: (2s,)."""
+        return np.repeat([value, value * value], self.num_groups) / np.sqrt(self.dim)
+
+    def sensitivity(self, records: int, kind: str) -> float:
+        """Δ_c of the mean over `records`: 2q/m_c ("paper", q = 1 without a centre), or the diameter of φ's range over
+        m_c ("tight": φ lies in [0, 1/√(2s)]^{2s}, so no two values are further apart than 1)."""
+        radius = self.radius if self.center is not None else 1.0
+        diameter = 2.0 * radius if kind == "paper" else min(2.0 * radius, 1.0)
+        return diameter / records
+
+    def _group_means(self, x: np.ndarray) -> np.ndarray:
+        """(n, channels, height, width) → (n, s); patches of a side differ by at most one pixel."""
+        _, channels, height, width = x.shape
+        row_edges = np.linspace(0, height, self.grid + 1).astype(int)
+        column_edges = np.linspace(0, width, self.grid + 1).astype(int)
+        means = [
+            x[:, :, top:bottom, left:right].mean(axis=(2, 3))
+            for top, bottom in zip(row_edges[:-1], row_edges[1:], strict=True)
+            for left, right in zip(column_edges[:-1], column_edges[1:], strict=True)
+        ]
+        return np.stack(means, axis=2).reshape(len(x), channels * self.grid**2)
+
+
+def make_context_map(settings: Settings, image_shape: tuple[int, int, int]) -> ContextMap:
+    """φ as the settings say.
+
+    Raises:
+        ValueError: a centre that cannot be read or has the wrong length, a grid finer than the image.
+    """
+    if settings.context_grid > min(image_shape[1:]):
+        raise ValueError(f"context-grid must be at most {min(image_shape[1:])}. Received {settings.context_grid}.")
+    plain = ContextMap(image_shape, settings.context_grid)
+    if not settings.context_center:
+        return plain
+    center = _parse_center(settings.context_center, plain.num_groups)
+    return ContextMap(image_shape, settings.context_grid, center / np.sqrt(plain.dim), settings.context_radius)
+
+
+def _parse_center(text: str, groups: int) -> np.ndarray:
+    """'mu,nu' or 2s numbers in [0, 1], in units of (1) before its scaling: (2s,)."""
+    allowed = f"'mu,nu' or {2 * groups} comma-separated numbers in [0, 1]"
+    try:
+        values = [number("context-center", float(part), at_least=0.0, at_most=1.0) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"context-center must be {allowed}. Received {text!r}.") from None
+    if len(values) == 2:
+        return np.repeat(values, groups)
+    if len(values) != 2 * groups:
+        raise ValueError(f"context-center must be {allowed}. Received {len(values)} numbers.")
+    return np.array(values)
+
+
+@dataclass(frozen=True)
+class ContextEntry:
+    """How a cached context enters the generator: free post-processing of released values.
+
+    `shift` and `scale` are fixed from the participating contexts once and saved with the generator, so a client that
+    joins later is treated alike.
+    """
+
+    shift: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, kind: str, gain: float, contexts: np.ndarray) -> ContextEntry:
+        """From the cached participating contexts (clients, 2s); "raw" only applies the gain."""
+        if kind == "raw":
+            return cls(np.zeros(contexts.shape[1]), np.full(contexts.shape[1], gain))
+        spread = contexts.std(axis=0, ddof=0)
+        return cls(contexts.mean(axis=0), gain / np.where(spread > 0, spread, 1.0))
+
+    def __call__(self, context: np.ndarray) -> np.ndarray:
+        """(2s,) → (2s,) float32."""
+        return ((context - self.shift) * self.scale).astype(np.float32)

@@ -1,0 +1,72 @@
+"""Keys of events. Client and server agree on a secret (X25519); every event gets its own keys from it (HKDF).
+
+No key ever travels in a message: Flower's database stores message contents. In deterministic runs all keys derive from
+the public seed instead, so anyone can recompute them: reproduction only, no privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from common.channel.base import EventKeys
+from common.randomness import Purpose, derive_key, fresh_key, seed_key
+
+
+def new_private_key() -> bytes:
+    """A fresh X25519 private key, 32 bytes."""
+    return fresh_key()
+
+
+def public_key(private: bytes) -> bytes:
+    """The public key, 32 bytes: safe to send."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def load_or_create(path: Path) -> bytes:
+    """The private key in `path`, created with mode 0600 if it isn't there.
+
+    Raises:
+        ValueError: the file doesn't hold 32 bytes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        private = path.read_bytes()
+        if len(private) != 32:
+            raise ValueError(f"{path} must hold a private key of 32 bytes. Received {len(private)} bytes.") from None
+        return private
+    private = new_private_key()
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(private)
+        file.flush()
+        os.fsync(file.fileno())
+    return private
+
+
+def shared_event_keys(private: bytes, peer: bytes, *, event: str) -> EventKeys:
+    """Keys of an event as one side computes them.
+
+    Args:
+        private: own private key.
+        peer: the other side's public key.
+        event: `event_digest` of the event.
+
+    Returns:
+        The shared key; `secret` is the private key's own derivation and differs between the sides: only the client's
+        is used.
+    """
+    secret = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(peer))
+    return EventKeys(derive_key(secret, "event", event), derive_key(private, "noise", event))
+
+
+def deterministic_event_keys(seed: int, *, client: int, round: int) -> EventKeys:
+    """Keys of an event in a deterministic run: from the public seed."""
+    noise = Purpose.CONTEXT_NOISE if round == 0 else Purpose.GRADIENT_NOISE
+    return EventKeys(
+        seed_key(seed, Purpose.SHARED_RANDOMNESS, client, round),
+        seed_key(seed, noise, client, round),
+    )

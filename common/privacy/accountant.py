@@ -1,0 +1,119 @@
+"""What releases cost. All mechanisms here are Gaussian, so one number ρ carries everything (docs/method.md, section 5).
+
+Composition adds ρ (= Σ Δ²/(2σ²)); an accountant converts ρ to ε at a given δ and back:
+
+* `RdpAccountant`: the closed form of eq. 7, Rényi DP optimised over continuous orders.
+* `GdpAccountant`: exact. A sequence of Gaussian releases is μ-GDP with μ = √(2ρ) (Dong, Roth & Su 2019), and
+  δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) is tight (Balle & Wang 2018).
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from common.privacy.events import GaussianRelease
+from common.validation import number
+
+
+class Accountant(Protocol):
+    """Conversion between composed cost ρ and (ε, δ)."""
+
+    name: str
+
+    def epsilon(self, rho: float, delta: float) -> float:
+        """ε at δ of releases with total cost ρ."""
+
+    def rho(self, epsilon: float, delta: float) -> float:
+        """The largest total ρ within (ε, δ)."""
+
+
+def _check_delta(delta: float) -> float:
+    return number("delta", delta, above=0.0, below=1.0)
+
+
+def _check_rho(rho: float) -> float:
+    if rho == math.inf and not isinstance(rho, bool):
+        return rho
+    return number("rho", rho, at_least=0.0)
+
+
+def rdp_curve(rho: float, alpha: float) -> float:
+    """ε(α) = α ρ (eq. 7, first line): Rényi divergence of order α > 1."""
+    return number("alpha", alpha, above=1.0) * _check_rho(rho)
+
+
+class RdpAccountant:
+    """ε = ρ + 2 √(ρ ln(1/δ)) (eq. 7, second line)."""
+
+    name = "rdp"
+
+    def epsilon(self, rho: float, delta: float) -> float:
+        """See `Accountant.epsilon`."""
+        rho, log_term = _check_rho(rho), math.log(1.0 / _check_delta(delta))
+        return rho + 2.0 * math.sqrt(rho * log_term)
+
+    def rho(self, epsilon: float, delta: float) -> float:
+        """See `Accountant.rho`."""
+        epsilon, log_term = number("epsilon", epsilon, above=0.0), math.log(1.0 / _check_delta(delta))
+        # √ρ = √(L + ε) − √L, written without cancellation.
+        return (epsilon / (math.sqrt(log_term + epsilon) + math.sqrt(log_term))) ** 2
+
+
+class GdpAccountant:
+    """Exact conversion of the Gaussian mechanism's trade-off function."""
+
+    name = "gdp"
+
+    def delta(self, rho: float, epsilon: float) -> float:
+        """δ(ε) of releases with total cost ρ."""
+        rho, epsilon = _check_rho(rho), number("epsilon", epsilon, at_least=0.0)
+        if rho == 0:
+            return 0.0
+        if rho == math.inf:
+            return 1.0
+        mu = math.sqrt(2.0 * rho)
+        first = log_ndtr(-epsilon / mu + mu / 2.0)
+        second = epsilon + log_ndtr(-epsilon / mu - mu / 2.0)
+        return max(0.0, math.exp(first) * -math.expm1(second - first))
+
+    def epsilon(self, rho: float, delta: float) -> float:
+        """See `Accountant.epsilon`."""
+        rho, delta = _check_rho(rho), _check_delta(delta)
+        if rho == math.inf:
+            return math.inf
+        if self.delta(rho, 0.0) <= delta:
+            return 0.0
+        high = RdpAccountant().epsilon(rho, delta)  # never below the exact value
+        return float(brentq(lambda epsilon: self.delta(rho, epsilon) - delta, 0.0, high, xtol=1e-12, rtol=1e-14))
+
+    def rho(self, epsilon: float, delta: float) -> float:
+        """See `Accountant.rho`."""
+        epsilon, delta = number("epsilon", epsilon, above=0.0), _check_delta(delta)
+        low = RdpAccountant().rho(epsilon, delta)
+        high = 2.0 * low
+        while self.delta(high, epsilon) < delta:
+            high *= 2.0
+        return float(brentq(lambda rho: self.delta(rho, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-14))
+
+
+ACCOUNTANTS: dict[str, Accountant] = {"rdp": RdpAccountant(), "gdp": GdpAccountant()}
+
+
+def worst_record_rho(events: Iterable[GaussianRelease]) -> float:
+    """Total ρ of the record of one client that pays most (docs/method.md, section 5).
+
+    Releases that can depend on any record add to all; the others add to the records that they name. With whole-client
+    events (records = None) this is ρ_i of eq. 7.
+    """
+    shared = 0.0
+    per_record: dict[int, float] = {}
+    for event in events:
+        if event.records is None:
+            shared += event.rho
+        else:
+            for position in event.records:
+                per_record[position] = per_record.get(position, 0.0) + event.rho
+    return shared + max(per_record.values(), default=0.0)

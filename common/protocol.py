@@ -1,0 +1,45 @@
+"""The vocabulary of messages between server and clients, and the codes of refusals.
+
+Error replies carry a code and never exception text: Flower forwards an error's reason to the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import IntEnum
+
+REQUEST = "request"  # ConfigRecord of every request
+REPLY = "reply"  # ConfigRecord of a reply
+COEFFICIENTS = "coefficients"  # ArrayRecord: a_i, one (k,) float32 array
+METRICS = "metrics"  # MetricRecord
+
+HELLO = "hello"  # query: who are you? releases nothing
+CONTEXT = "context"  # query: the one private context release
+
+# Flower's code for a reply that never came because the worker process died.
+FLOWER_WORKER_DIED = 0
+
+
+class Refusal(IntEnum):
+    """Why a client answered with an error. Codes from 100 on are papfl's, below are Flower's."""
+
+    SETTINGS = 101  # the client's settings or data don't allow the run
+    REQUEST = 102  # malformed, or not what the public schedule and plan say
+    BUDGET = 103  # the release would exceed the client's privacy budget
+    REPEATED = 104  # the event was spent before and can't be repeated
+    DIAGNOSTICS = 105  # the client doesn't share noiseless diagnostics
+    INTERNAL = 199  # anything else; the client's own log has it
+
+
+class RequestRefused(Exception):
+    """Raised in a client; only `code` leaves it."""
+
+    def __init__(self, code: Refusal, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def event_digest(run: str, client: int, round: int, noise_stddev: float, channel: str, coefficients: bytes) -> str:
+    """What identifies an event: the run, who, when, and the whole request (a_i included). Hexadecimal SHA-256."""
+    head = f"{run}|{client}|{round}|{noise_stddev!r}|{channel}|".encode()
+    return hashlib.sha256(head + coefficients).hexdigest()

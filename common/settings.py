@@ -1,0 +1,228 @@
+"""Every setting of a run: name, type, default, range, reason. The defaults are the paper's (preset `paper`).
+
+Flower passes settings as flat key-value pairs (`[tool.flwr.app.config]`, `--run-config`). `Settings.from_config`
+turns them into one frozen, validated object; an unknown key, a wrong type or a value out of range is refused by
+name. `papfl settings` prints this table; a test holds `pyproject.toml` against it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from common import validation
+from common.presets import PRESETS
+
+AUTO = "auto"
+
+
+def _choice(default: str, choices: tuple[str, ...], help: str, group: str) -> Any:
+    return field(default=default, metadata={"kind": "choice", "choices": choices, "help": help, "group": group})
+
+
+def _text(default: str, help: str, group: str) -> Any:
+    return field(default=default, metadata={"kind": "text", "help": help, "group": group})
+
+
+def _flag(default: bool, help: str, group: str) -> Any:
+    return field(default=default, metadata={"kind": "flag", "help": help, "group": group})
+
+
+def _int(default: int, help: str, group: str, **bounds: int) -> Any:
+    return field(default=default, metadata={"kind": "int", "bounds": bounds, "help": help, "group": group})
+
+
+def _float(default: float | None, help: str, group: str, **bounds: float) -> Any:
+    """A number; a default of None stands for "auto"."""
+    return field(default=default, metadata={"kind": "float", "bounds": bounds, "help": help, "group": group})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of one run. Field names are the keys of the run configuration with `_` for `-`."""
+
+    # What to run, and where things go.
+    preset: str = _choice("paper", tuple(PRESETS), "named set of values for settings left at their default", "run")
+    run_name: str = _text("", "directory of the results below out-dir; empty: made from the main settings", "run")
+    out_dir: str = _text("~/papfl-runs", "where results are written (absolute: a server's working directory is its own)", "run")
+    data_dir: str = _text("~/.cache/papfl", "cache of the data sets", "run")
+    seed: int = _int(41, "public seed of schedule, partition, reference parameters, basis and generator", "run", at_least=0, at_most=2**63 - 1)
+    deterministic: bool = _flag(False, "derive noise and keys from the seed: reproduction only, no privacy", "run")
+    device: str = _choice("cpu", ("cpu", "cuda"), "where tensors live; bit-identity is claimed for cpu only", "run")
+    diagnostics: str = _choice("public-data", ("public-data", "off"), "noiseless per-round diagnostics lie outside epsilon: only for public data", "run")
+    resume: bool = _flag(False, "continue the unfinished run of this name", "run")
+    tensorboard: bool = _flag(True, "write TensorBoard events beside the results", "run")
+    evaluate_every: int = _int(50, "rounds between evaluations; the last round is always evaluated; 0: only the last", "run", at_least=0)
+    checkpoint_every: int = _int(25, "rounds between checkpoints; rounds between them are journalled", "run", at_least=1)
+    round_timeout: float = _float(600.0, "seconds to wait for the replies of a round", "run", above=0.0)
+    federation_timeout: float = _float(60.0, "seconds to wait until all clients have joined", "run", above=0.0)
+    max_failed_rounds: int = _int(3, "consecutive rounds without any accepted reply before the run is aborted", "run", at_least=1)
+
+    # Who takes part.
+    num_participating: int = _int(40, "clients that train", "federation", at_least=1)
+    num_future: int = _int(10, "clients that only release a context and receive a model", "federation", at_least=0)
+    num_rounds: int = _int(500, "communication rounds", "federation", at_least=1)
+    clients_per_round: int = _int(2, "clients scheduled in a round", "federation", at_least=1)
+    schedule: str = _choice("uniform", ("uniform", "balanced"), "uniform draws (paper), or participation counts that differ by at most one", "federation")
+
+    # Data and its partition.
+    dataset: str = _choice("mnist", ("mnist", "cifar10"), "official training split of this data set", "data")
+    records_per_client: int = _int(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
+    dirichlet_alpha: float = _float(0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0)
+    train_fraction: float = _float(0.8, "share of a participating client's records that train; the rest evaluates", "data", above=0.0, below=1.0)
+    input_scaling: str = _choice("unit", ("unit", "standardized"), "model input: x/255 (paper), or standardised by public constants", "data")
+
+    # Personal model and coefficient space.
+    model: str = _choice("lenet", ("lenet",), "architecture of the personal model", "model")
+    reference_scale: float = _float(1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0)
+    basis: str = _choice("fold", ("fold", "dct", "dense"), "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)", "model")
+    num_coefficients: int = _int(16384, "k, dimension of the adaptation subspace", "model", at_least=1)
+
+    # Private context.
+    context_records: int = _int(333, "m_c, records behind one context", "context", at_least=1)
+    context_grid: int = _int(1, "p: feature groups are channels x p x p patches; 1: whole channels (paper)", "context", at_least=1, at_most=64)
+    context_sensitivity: str = _choice("paper", ("paper", "tight"), "2/m_c as published, or 1/m_c, the diameter of the range of phi", "context")
+    context_center: str = _text("", "public centre for phi: 'mu,nu' for all groups, or 2s numbers; empty: none (paper)", "context")
+    context_radius: float = _float(0.0, "phi is clipped to this radius around context-center; 0: not clipped (paper)", "context", at_least=0.0, at_most=1.0)
+    context_entry: str = _choice("raw", ("raw", "standardized"), "how cached contexts enter the generator; free post-processing", "context")
+    context_gain: float = _float(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
+
+    # Generator and its optimiser (on the server).
+    variant: str = _choice("ours", ("ours",), "map from context to coefficients", "generator")
+    hidden_dim: int = _int(100, "r, width of the hidden state", "generator", at_least=1)
+    activation: str = _choice("tanh", ("tanh", "relu", "gelu"), "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded", "generator")
+    output_init: str = _choice("zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator")
+    server_optimizer: str = _choice("sgd", ("sgd", "adam"), "optimiser of eq. 6; plain SGD is the paper's", "generator")
+    server_momentum: float = _float(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
+    learning_rate: float | None = _float(None, "eta; auto: 0.1 for MNIST, 0.2 for CIFAR-10", "generator", above=0.0)
+    learning_rate_schedule: str = _choice("constant", ("constant", "cosine", "linear"), "eta over the rounds; cosine and linear fall to zero", "generator")
+
+    # Privacy.
+    epsilon: float = _float(16.0, "privacy budget of every client", "privacy", above=0.0)
+    delta: float = _float(1e-5, "delta of (epsilon, delta)", "privacy", above=0.0, below=1.0)
+    accountant: str = _choice("rdp", ("rdp", "gdp"), "closed-form Renyi conversion of eq. 7 (paper), or exact Gaussian DP", "privacy")
+    noise_stddev: float | None = _float(None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0)
+    context_noise_ratio: float | None = _float(None, "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)", "privacy", above=0.0)
+    t_max_override: int = _int(0, "calibrate for this many participations instead of the schedule's maximum; 0: off", "privacy", at_least=0)
+    clip_norm: float = _float(1.0, "C_g, bound on one record's coefficient gradient", "privacy", above=0.0)
+    batch_records: int = _int(333, "m_g, records in a batch and fixed denominator", "privacy", at_least=1)
+    batch_schedule: str = _choice("uniform", ("uniform", "cyclic"), "fresh draw each round (paper), or cyclic batches accounted per record", "privacy")
+
+    # Uplink.
+    channel: str = _choice("dg", ("dg",), "how a privatised update travels", "channel")
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            _check(spec, getattr(self, spec.name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Conditions between settings."""
+        if self.clients_per_round > self.num_participating:
+            raise ValueError(
+                f"clients-per-round must be at most num-participating = {self.num_participating}. "
+                f"Received {self.clients_per_round}."
+            )
+        train = self.train_records
+        if not 1 <= train < self.records_per_client:
+            raise ValueError(
+                f"train-fraction must leave at least one of records-per-client = {self.records_per_client} records "
+                f"on each side. Received {self.train_fraction!r}."
+            )
+        if self.batch_records > train:
+            raise ValueError(f"batch-records must be at most the {train} training records. Received {self.batch_records}.")
+        if self.context_records > train or (self.num_future and self.context_records >= self.records_per_client):
+            raise ValueError(f"context-records must be at most the {train} training records. Received {self.context_records}.")
+        if (self.context_radius > 0) != bool(self.context_center):
+            raise ValueError(
+                "context-radius and context-center go together (a radius > 0 and a public centre, or neither). "
+                f"Received context-radius={self.context_radius!r}, context-center={self.context_center!r}."
+            )
+        if self.server_momentum and self.server_optimizer != "sgd":
+            raise ValueError(f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {self.server_momentum!r}.")
+
+    @property
+    def train_records(self) -> int:
+        """Training records of a participating client (4:1 by default: 800 of 1,000)."""
+        return round(self.records_per_client * self.train_fraction)
+
+    @property
+    def num_clients(self) -> int:
+        """Participating and future clients together."""
+        return self.num_participating + self.num_future
+
+    @property
+    def eta(self) -> float:
+        """The learning rate with "auto" resolved (METHOD: 0.1 on MNIST, 0.2 on CIFAR-10)."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return {"mnist": 0.1, "cifar10": 0.2}[self.dataset]
+
+    @property
+    def name(self) -> str:
+        """Name of the run: the setting, or one made of the settings that matter most."""
+        if self.run_name:
+            return self.run_name
+        noise = f"eps{self.epsilon:g}" if self.noise_stddev is None else f"sigma{self.noise_stddev:g}"
+        return f"{self.dataset}-{self.variant}-{self.channel}-{noise}-r{self.num_rounds}-seed{self.seed}"
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Settings:
+        """Settings from flat `kebab-case` keys, the preset applied to every key that has its default value.
+
+        Raises:
+            ValueError: unknown key, wrong type, or value out of range, naming the setting.
+        """
+        specs = {_key(spec.name): spec for spec in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in config.items():
+            if key not in specs:
+                raise ValueError(f"Unknown setting {key!r}. `papfl settings` lists those that exist.")
+            spec = specs[key]
+            if spec.metadata["kind"] == "float" and value == AUTO and spec.default is None:
+                value = None
+            elif spec.metadata["kind"] == "float" and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+            values[spec.name] = value
+        preset = values.get("preset", cls.preset)
+        if preset in PRESETS:
+            for key, value in PRESETS[preset].items():
+                name = key.replace("-", "_")
+                if values.get(name, specs[key].default) == specs[key].default:
+                    values[name] = value
+        return cls(**values)
+
+    def to_config(self) -> dict[str, Any]:
+        """The inverse of `from_config`: flat `kebab-case` keys, "auto" for None."""
+        values = dataclasses.asdict(self)
+        return {_key(name): AUTO if value is None else value for name, value in values.items()}
+
+    def digest(self) -> str:
+        """Hash of the settings that decide a result (not of where it is written or shown)."""
+        outside = {"run-name", "out-dir", "data-dir", "resume", "tensorboard", "checkpoint-every", "round-timeout", "federation-timeout", "preset"}
+        kept = {key: value for key, value in self.to_config().items() if key not in outside}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _check(spec: dataclasses.Field[Any], value: Any) -> None:
+    meta = spec.metadata
+    name = _key(spec.name)
+    if meta["kind"] == "choice":
+        validation.one_of(name, value, meta["choices"])
+    elif meta["kind"] == "flag":
+        validation.boolean(name, value)
+    elif meta["kind"] == "int":
+        validation.integer(name, value, **meta["bounds"])
+    elif meta["kind"] == "float":
+        if not (value is None and spec.default is None):
+            validation.number(name, value, **meta["bounds"])
+    elif not isinstance(value, str):
+        raise ValueError(f"{name} must be a string. Received {value!r}.")

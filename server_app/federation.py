@@ -1,0 +1,131 @@
+"""Talking to clients by partition id: node ids are random and registration races, so the mapping is learnt first."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from common.protocol import FLOWER_WORKER_DIED, HELLO, REPLY, REQUEST, Refusal
+from common.settings import Settings
+
+log = logging.getLogger("papfl.server")
+
+
+class FederationError(RuntimeError):
+    """The federation cannot serve the run: wrong size, clients that refuse, or a dead worker pool."""
+
+
+@dataclass
+class Replies:
+    """What came back for one request, by partition id."""
+
+    accepted: dict[int, RecordDict] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    worker_died: bool = False
+
+    def reject(self, client: int, reason: str) -> None:
+        """Move a reply to the failures."""
+        self.accepted.pop(client, None)
+        self.failed[client] = reason
+        log.warning("client %d: %s", client, reason)
+
+
+class Federation:
+    """The clients of a run behind a Flower grid."""
+
+    def __init__(self, grid: Grid, settings: Settings) -> None:
+        self._grid, self._settings = grid, settings
+        self._nodes: dict[int, int] = {}
+        # Flower's in-memory grid polls every 0.1 s by default, as long as a whole round of ours.
+        if hasattr(grid, "pull_interval"):
+            grid.pull_interval = 0.01
+
+    def join(self) -> dict[int, dict[str, Any]]:
+        """Wait for all clients and learn who they are: partition id → their hello.
+
+        Raises:
+            FederationError: another number of clients than the settings say, or an incomplete set of partition ids.
+        """
+        nodes = self._wait()
+        kind = f"{MessageType.QUERY}.{HELLO}"
+        messages = [Message(RecordDict({REQUEST: ConfigRecord()}), node, kind, group_id="0") for node in nodes]
+        hellos: dict[int, dict[str, Any]] = {}
+        problems: list[str] = []
+        for reply in self._grid.send_and_receive(messages, timeout=self._settings.round_timeout):
+            if reply.has_error():
+                problems.append(_describe(reply))
+                continue
+            hello = dict(reply.content.config_records[REPLY])
+            client = int(hello["partition-id"])  # type: ignore[arg-type]
+            if client in hellos:
+                problems.append(f"two clients claim partition-id {client}")
+            hellos[client] = hello
+            self._nodes[client] = reply.metadata.src_node_id
+        missing = sorted(set(range(self._settings.num_clients)) - set(hellos))
+        if missing or problems:
+            raise FederationError(
+                f"The federation must have partition ids 0 to {self._settings.num_clients - 1}. "
+                f"Missing {missing[:10]}{'...' if len(missing) > 10 else ''}; {'; '.join(sorted(set(problems))) or 'no errors'}."
+                " The clients' logs say why."
+            )
+        return hellos
+
+    def messages(self, kind: str, requests: Mapping[int, RecordDict], round: int) -> list[Message]:
+        """One message to each client of `requests`."""
+        return [Message(content, self._nodes[client], kind, group_id=str(round)) for client, content in requests.items()]
+
+    def collect(self, replies: Iterable[Message], asked: Collection[int], round: int) -> Replies:
+        """Sort replies by client. Late, duplicated and foreign ones are rejected by name; missing ones are failures."""
+        result = Replies()
+        clients = {self._nodes[client]: client for client in asked}
+        for reply in replies:
+            client = clients.get(reply.metadata.src_node_id, -1)
+            if client < 0:
+                log.warning("reply from node %d, which was not asked", reply.metadata.src_node_id)
+            elif reply.has_error():
+                result.reject(client, _describe(reply))
+                result.worker_died |= reply.error.code == FLOWER_WORKER_DIED
+            elif reply.metadata.group_id != str(round):
+                result.reject(client, f"reply of round {reply.metadata.group_id!r} in round {round}")
+            elif client in result.accepted:
+                result.reject(client, "more than one reply")
+            elif client not in result.failed:
+                result.accepted[client] = reply.content
+        for client in asked:
+            if client not in result.accepted and client not in result.failed:
+                result.reject(client, f"no reply within {self._settings.round_timeout:g} s")
+        return result
+
+    def ask(self, kind: str, requests: Mapping[int, RecordDict], round: int) -> Replies:
+        """Send one request to each client and collect what comes back within the round timeout."""
+        messages = self.messages(kind, requests, round)
+        replies = self._grid.send_and_receive(messages, timeout=self._settings.round_timeout)
+        return self.collect(replies, requests, round)
+
+    def _wait(self) -> list[int]:
+        wanted = self._settings.num_clients
+        deadline = time.monotonic() + self._settings.federation_timeout
+        nodes = sorted(self._grid.get_node_ids())
+        while len(nodes) != wanted and time.monotonic() < deadline:
+            time.sleep(0.2)
+            nodes = sorted(self._grid.get_node_ids())
+        if len(nodes) != wanted:
+            raise FederationError(
+                f"The federation must have num-participating + num-future = {wanted} clients. Received {len(nodes)}. "
+                f"In simulation, run:\n  flwr run . --stream --federation-config "
+                f"'num-supernodes={wanted} client-resources-num-cpus=1'\nor `papfl run`, which sets it."
+            )
+        return nodes
+
+
+def _describe(reply: Message) -> str:
+    code = reply.error.code
+    if code in {int(refusal) for refusal in Refusal}:
+        return f"refused ({Refusal(code).name})"
+    return "worker process died (Flower code 0)" if code == FLOWER_WORKER_DIED else f"failed (Flower code {code})"

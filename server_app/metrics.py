@@ -1,0 +1,51 @@
+"""What a person would look at: one flat row per round. Noiseless parts lie outside ε and need `diagnostics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from common.data.splits import is_future
+from common.protocol import METRICS
+from common.rules import Rules
+from common.settings import Settings
+from server_app.federation import Replies
+
+
+def mean(values: Iterable[float]) -> float:
+    """Arithmetic mean; NaN of nothing."""
+    items = list(values)
+    return sum(items) / len(items) if items else float("nan")
+
+
+def training(replies: Replies, rules: Rules) -> dict[str, Any]:
+    """Means over the round's clients of what they reported about their un-noised updates."""
+    reports = [dict(replies.accepted[c].metric_records.get(METRICS, {})) for c in sorted(replies.accepted)]
+    row: dict[str, Any] = {}
+    for key in ("loss", "update-norm", "clipped-fraction", "nonfinite-records", "gradient-ms", "encode-ms"):
+        values = [float(report[key]) for report in reports if key in report]  # type: ignore[arg-type]
+        if values:
+            row[key.replace("-", "_")] = mean(values)
+    noise = rules.plan.noise_stddev
+    if "update_norm" in row and noise > 0:
+        row["signal_to_noise"] = row["update_norm"] / (noise * rules.settings.num_coefficients**0.5)
+    return row
+
+
+def evaluation_due(settings: Settings, round: int) -> bool:
+    """True after the last round and at the cadence of `evaluate-every`."""
+    every = settings.evaluate_every
+    return round == settings.num_rounds or (every > 0 and round % every == 0)
+
+
+def evaluation(results: Mapping[int, Mapping[str, Any]], settings: Settings) -> dict[str, Any]:
+    """Accuracy per client, and its means over participating (Seen) and future clients."""
+    accuracy = {client: results[client]["correct"] / results[client]["num-examples"] for client in sorted(results)}
+    seen = [value for client, value in accuracy.items() if not is_future(settings, client)]
+    future = [value for client, value in accuracy.items() if is_future(settings, client)]
+    row: dict[str, Any] = {"accuracy_per_client": {str(client): value for client, value in accuracy.items()}}
+    if seen:
+        row["seen_accuracy"] = mean(seen)
+    if future:
+        row["future_accuracy"] = mean(future)
+    return row

@@ -1,0 +1,96 @@
+"""From replies to decoded releases: every message is checked against the event that it must belong to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from common.channel import Channel, ChannelError, ChannelEvent, DirectGaussian, EventKeys, make_channel
+from common.channel.wire import overhead
+from common.keys import deterministic_event_keys, public_key, shared_event_keys
+from common.protocol import REPLY, event_digest
+from common.rules import Rules
+from server_app.federation import Replies
+
+
+class Receiver:
+    """The server's end of the channel.
+
+    Args:
+        private_key: the server's X25519 key.
+        peers: public keys of the clients, by partition id.
+    """
+
+    def __init__(self, rules: Rules, private_key: bytes, peers: Mapping[int, bytes]) -> None:
+        self._rules, self._private_key, self._peers = rules, private_key, peers
+        self._channel = make_channel(rules.settings)
+        self.public_key = public_key(private_key)
+
+    def context(self, replies: Replies) -> dict[int, np.ndarray]:
+        """Decoded contexts, client → (2s,) float64; what cannot be decoded moves to the failures."""
+        dim, noise = self._rules.context_map.dim, self._rules.plan.context_noise_stddev
+        contexts = {}
+        for client in sorted(replies.accepted):
+            decoded = self._decode(replies, client, 0, dim, noise, DirectGaussian(), b"")
+            if decoded is not None:
+                contexts[client] = decoded
+        return contexts
+
+    def updates(
+        self, replies: Replies, round: int, sent: Mapping[int, np.ndarray]
+    ) -> tuple[dict[int, np.ndarray], dict[str, Any]]:
+        """Decoded coefficient gradients, client → (k,) float32, and what they cost on the wire (means over clients)."""
+        settings = self._rules.settings
+        k, noise = settings.num_coefficients, self._rules.plan.noise_stddev
+        updates, message_bytes, payload_bytes = {}, 0, 0
+        started = time.perf_counter()
+        for client in sorted(replies.accepted):
+            request = sent[client].tobytes()
+            decoded = self._decode(replies, client, round, k, noise, self._channel, request)
+            if decoded is not None:
+                updates[client] = decoded.astype(np.float32)
+                message = _payload(replies, client)
+                message_bytes += len(message)
+                payload_bytes += len(message) - overhead(message)
+        if not updates:
+            return updates, {}
+        return updates, {
+            "message_bytes": message_bytes,
+            "payload_bytes": payload_bytes,
+            "bits_per_coordinate": 8.0 * payload_bytes / (k * len(updates)),
+            "decode_ms": 1e3 * (time.perf_counter() - started) / len(updates),
+        }
+
+    def _decode(
+        self, replies: Replies, client: int, round: int, k: int, noise: float, channel: Channel, request: bytes
+    ) -> np.ndarray | None:
+        run = self._rules.settings.name
+        digest = event_digest(run, client, round, noise, channel.name, request)
+        try:
+            if replies.accepted[client].config_records[REPLY]["partition-id"] != client:
+                raise ChannelError("reply names another partition-id than the client's")
+            return channel.decode(
+                _payload(replies, client), ChannelEvent(run, round, client, k, noise), self._keys(client, round, digest)
+            )
+        except ChannelError as error:
+            replies.reject(client, str(error))
+        except (KeyError, TypeError):
+            replies.reject(client, "reply has no message")
+        return None
+
+    def _keys(self, client: int, round: int, digest: str) -> EventKeys:
+        settings = self._rules.settings
+        if settings.deterministic:
+            return deterministic_event_keys(settings.seed, client=client, round=round)
+        shared = shared_event_keys(self._private_key, self._peers[client], event=digest).shared
+        return EventKeys(shared)
+
+
+def _payload(replies: Replies, client: int) -> bytes:
+    payload = replies.accepted[client].config_records[REPLY]["payload"]
+    if not isinstance(payload, bytes):
+        raise TypeError
+    return payload

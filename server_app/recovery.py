@@ -1,0 +1,76 @@
+"""After an interruption: last checkpoint, then the journal. No client is asked for what has arrived before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from server_app.checkpoint import load_checkpoint
+from server_app.journal import unpack_array
+from server_app.state import ServerState
+
+BEFORE_CONTEXTS = -1
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Where a run stands.
+
+    Attributes:
+        round: last completed round; 0 after the contexts, `BEFORE_CONTEXTS` before them.
+        lost: round → clients whose release was asked for, never arrived, and cannot be repeated: their own ledger did
+            not survive, so asking again would be a second release. They stay spent.
+    """
+
+    round: int = BEFORE_CONTEXTS
+    lost: Mapping[int, frozenset[int]] = field(default_factory=dict)
+
+
+def recover(
+    state: ServerState, hellos: Mapping[int, Mapping[str, Any]], finish_round: Callable[[int, dict[str, Any]], None]
+) -> Recovered:
+    """Bring `state` to where the run's folder stands.
+
+    Args:
+        hellos: what the connected clients said, by partition id.
+        finish_round: called after each replayed round with its metrics: evaluates where due and writes them.
+    """
+    folder, last = state.folder, BEFORE_CONTEXTS
+    if folder.checkpoint.exists():
+        restored = load_checkpoint(
+            folder.checkpoint,
+            generator=state.generator,
+            optimizer=state.optimizer,
+            settings_digest=state.settings.digest(),
+        )
+        state.ledger, last = restored.ledger, restored.round
+    folder.truncate_metrics(last)
+    asked: dict[int, list[int]] = {}
+    for fact in state.journal.read():
+        round = int(fact["round"])
+        if round <= last:  # interrupted between a checkpoint and the clearing of the journal
+            continue
+        if fact["kind"] == "asked":
+            state.record(round, fact["clients"])
+            asked[round] = fact["clients"]
+        else:
+            updates = {int(client): unpack_array(text) for client, text in fact["updates"].items()}
+            state.apply(round, updates, fact["row"])
+            finish_round(round, fact["row"])
+            asked.pop(round, None)
+            last = round
+    lost = {
+        round: frozenset(client for client in clients if not _can_repeat(state, hellos[client], client, round))
+        for round, clients in asked.items()
+    }
+    return Recovered(last, lost)
+
+
+def _can_repeat(state: ServerState, hello: Mapping[str, Any], client: int, round: int) -> bool:
+    """True if asking again brings the same bytes: the client's own ledger is still there, or the run is deterministic
+    (a fresh ledger then computes the same bytes)."""
+    if state.settings.deterministic:
+        return True
+    earlier = sum(event.round < round for event in state.ledger.of(client))
+    return int(hello["num-events"]) >= max(earlier, 1)

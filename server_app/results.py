@@ -1,0 +1,100 @@
+"""The run's folder: settings, metrics by round, ledger, summary, generator, TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from common.settings import Settings
+from server_app.checkpoint import write_atomically
+
+
+class RunFolder:
+    """`<out-dir>/<run name>/` and the names of the files in it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.path = Path(settings.out_dir).expanduser().resolve() / settings.name
+        self._tensorboard = settings.tensorboard
+        self._writer: Any = None
+
+    @property
+    def checkpoint(self) -> Path:
+        """Complete server state."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def journal(self) -> Path:
+        """Facts since the checkpoint."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON line per round."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """Written last: its presence means that the run is complete."""
+        return self.path / "summary.json"
+
+    def create(self, settings: Settings, *, resume: bool) -> None:
+        """Make the folder, or check that an earlier run may go on there.
+
+        Raises:
+            ValueError: a finished run, or an unfinished one without `resume`; nothing is overwritten.
+        """
+        if self.summary.exists():
+            raise ValueError(f"run-name must be new: {self.path} holds a finished run.")
+        if self.path.exists() and any(self.path.iterdir()) and not resume:
+            raise ValueError(
+                f"run-name must be new, or resume must be true: {self.path} holds an unfinished run. "
+                f"Received resume={str(resume).lower()}."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_json("settings.json", settings.to_config())
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a JSON file of the folder, atomically."""
+        write_atomically(self.path / name, json.dumps(value, indent=2).encode() + b"\n")
+
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        """Append the metrics of a round (or, with an "event" key, of another happening)."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self._tensorboard:
+            self._write_events(row)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All rows so far."""
+        if not self.metrics.exists():
+            return []
+        return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+
+    def truncate_metrics(self, last_round: int) -> None:
+        """Drop rows after `last_round`: replay writes them again. A torn last line goes too."""
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                break
+            if row["round"] <= last_round:
+                kept.append(line + "\n")
+        write_atomically(self.metrics, "".join(kept).encode())
+
+    def close(self) -> None:
+        """Flush TensorBoard."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write_events(self, row: dict[str, Any]) -> None:
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.path / "tensorboard"))  # type: ignore[no-untyped-call]
+        for name, value in row.items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and name != "round":
+                self._writer.add_scalar(name, value, row["round"])

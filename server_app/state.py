@@ -1,0 +1,78 @@
+"""The server's whole state and the only ways in which it changes: spend, apply, checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from common.privacy.events import Ledger
+from common.rules import Rules
+from server_app import metrics
+from server_app.checkpoint import save_checkpoint
+from server_app.generator import Generator
+from server_app.journal import Journal, pack_array
+from server_app.optimizer import ServerOptimizer, learning_rate
+from server_app.results import RunFolder
+
+
+class ServerState:
+    """Generator, optimiser, contexts and ledger of one run, and where they are kept."""
+
+    def __init__(self, rules: Rules, folder: RunFolder) -> None:
+        self.rules, self.settings, self.folder = rules, rules.settings, folder
+        self.generator = Generator(self.settings, rules.context_map.dim)
+        self.optimizer = ServerOptimizer(self.settings, self.generator.variant.parameters())
+        self.ledger = Ledger()
+        self.journal = Journal(folder.journal)
+
+    def spend(self, round: int, clients: list[int]) -> None:
+        """Count releases before they are asked for: on disk first, then in the ledger. Once per round and client."""
+        new = self._unspent(round, clients)
+        if new:
+            self.journal.append("asked", round=round, clients=new)
+            self.record(round, new)
+
+    def record(self, round: int, clients: list[int]) -> None:
+        """Count releases that the journal has already."""
+        plan, releases, schedule = self.rules.plan, self.rules.releases, self.rules.schedule
+        self.ledger.record(
+            releases.context(client, plan.context_noise_stddev)
+            if round == 0
+            else releases.gradient(client, round, schedule.participation(client, round), plan.noise_stddev)
+            for client in self._unspent(round, clients)
+        )
+
+    def accept(self, round: int, updates: dict[int, np.ndarray], row: dict[str, Any]) -> None:
+        """Journal the accepted releases of a round, then apply them."""
+        packed = {str(client): pack_array(update) for client, update in updates.items()}
+        self.journal.append("accepted", round=round, updates=packed, row=row)
+        self.apply(round, updates, row)
+
+    def apply(self, round: int, updates: dict[int, np.ndarray], row: dict[str, Any]) -> None:
+        """Eq. 6 with uniform weight over those who answered; if nobody did, the model stays. Completes `row`.
+
+        Args:
+            updates: client → decoded release (k,) float32.
+        """
+        row["learning_rate"] = learning_rate(self.settings, round)
+        if updates:
+            row["hidden_norm_squared"] = metrics.mean(self.generator.hidden_norm_squared(c) for c in updates)
+            self.generator.accumulate(updates)
+            self.optimizer.step(round)
+
+    def checkpoint(self, round: int) -> None:
+        """Everything up to `round` to disk; the journal starts anew."""
+        save_checkpoint(
+            self.folder.checkpoint,
+            round=round,
+            generator=self.generator,
+            optimizer=self.optimizer,
+            ledger=self.ledger,
+            settings_digest=self.settings.digest(),
+        )
+        self.journal.clear()
+
+    def _unspent(self, round: int, clients: list[int]) -> list[int]:
+        spent = {event.client for event in self.ledger.events if event.round == round}
+        return [client for client in clients if client not in spent]

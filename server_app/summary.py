@@ -1,0 +1,97 @@
+"""The end of a run: summary, ledger and generator in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from common.data.splits import is_future
+from common.numerics import describe
+from common.privacy.report import privacy_report
+from server_app import metrics
+from server_app.checkpoint import write_atomically
+from server_app.state import ServerState
+
+
+def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Write ledger.json, generator.safetensors and, last, summary.json; returns the summary."""
+    folder, settings = state.folder, state.settings
+    rows = folder.read_metrics()
+    privacy = privacy_report(state.ledger, settings)
+    folder.write_json("ledger.json", [event.to_json() for event in state.ledger.events])
+    write_atomically(folder.path / "generator.safetensors", _generator_bytes(state))
+    final = rows[-1]
+    plan = state.rules.plan
+    summary = {
+        "run": settings.name,
+        "settings": settings.to_config(),
+        "settings_digest": settings.digest(),
+        "numerics": describe(),
+        "privacy": privacy,
+        "noise": {
+            "noise_stddev": plan.noise_stddev,
+            "context_noise_stddev": plan.context_noise_stddev,
+            "sensitivity": plan.sensitivity,
+            "context_sensitivity": plan.context_sensitivity,
+            "t_max": plan.t_max,
+            "t_max_source": "t-max-override" if settings.t_max_override else "schedule",
+            "norm": plan.noise_stddev * settings.num_coefficients**0.5,
+        },
+        "accuracy": {
+            "round": final["round"],
+            "seen": final.get("seen_accuracy"),
+            "future": final.get("future_accuracy"),
+            "per_client": final.get("accuracy_per_client"),
+        },
+        "references": _references(state, hellos),
+        "partition": _manifest(hellos),
+        "uplink": {
+            "messages": sum(len(row["clients"]) for row in rows),
+            "message_bytes": sum(row.get("message_bytes", 0) for row in rows),
+            "payload_bytes": sum(row.get("payload_bytes", 0) for row in rows),
+            "bits_per_coordinate": metrics.mean(r["bits_per_coordinate"] for r in rows if "bits_per_coordinate" in r),
+        },
+        "failed_replies": sum(len(row["failed"]) for row in rows),
+        "seconds": sum(row["seconds"] for row in rows),
+        "generator_digest": hashlib.sha256(_generator_bytes(state)).hexdigest(),
+    }
+    folder.write_json("summary.json", summary)
+    return summary
+
+
+def _references(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """What costs nothing: chance, and each client's commonest label on its held-out records."""
+    settings = state.settings
+    known = {c: h["commonest-label-accuracy"] for c, h in hellos.items() if "commonest-label-accuracy" in h}
+    result: dict[str, Any] = {"chance": 1.0 / state.rules.spec.num_classes}
+    if known:
+        result["commonest_label"] = {
+            "seen": metrics.mean(value for client, value in known.items() if not is_future(settings, client)),
+            "future": metrics.mean(value for client, value in known.items() if is_future(settings, client)),
+        }
+    return result
+
+
+def _manifest(hellos: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Realised label counts and a hash of the assignment, where clients share them."""
+    if not all("indices" in hello for hello in hellos.values()):
+        return {"records": {str(client): hellos[client]["num-records"] for client in sorted(hellos)}}
+    ordered = [hellos[client] for client in sorted(hellos)]
+    return {
+        "sha256": hashlib.sha256(b"".join(bytes(hello["indices"]) for hello in ordered)).hexdigest(),
+        "label_counts": [list(hello["label-counts"]) for hello in ordered],
+    }
+
+
+def _generator_bytes(state: ServerState) -> bytes:
+    """The generator with all that a joining client's model needs: parameters, contexts, how contexts enter."""
+    generator = state.generator
+    assert generator.entry is not None
+    tensors = {f"variant.{name}": value.cpu().contiguous() for name, value in generator.variant.state_dict().items()}
+    tensors |= {f"context.{client}": torch.tensor(context) for client, context in generator.contexts.items()}
+    tensors["entry.shift"] = torch.tensor(generator.entry.shift)
+    tensors["entry.scale"] = torch.tensor(generator.entry.scale)
+    return save(tensors, {"settings": state.settings.digest()})

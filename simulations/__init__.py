@@ -1,0 +1,1 @@
+"""Running papfl on one machine, and looking at the results."""
