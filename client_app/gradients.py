@@ -8,15 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from client_app.per_record import PerRecordGradients, per_record_gradients
+from client_app.per_record import BLOCK, PerRecordGradients, per_record_gradients
 from common.basis import Basis
 from common.model import FlatModel
 from common.validation import integer, number
 
-# Records at once: the gradient buffer (records x d_theta floats) should stay near the cache. Part of the arithmetic.
-CHUNK = 24
 # Clipped norms stay below C_g by more than float32 rounding can add back.
-_SHRINK = 1.0 - 1e-6
+_SHRINK = 1.0 - 1e-5
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ class CoefficientGradients:
             raise ValueError(f"basis must have d_theta = {model.dim} rows. Received {basis.dim}.")
         self._model, self._basis = model, basis
         self._gradients = gradients or per_record_gradients(model)
-        self._theta_rows = torch.empty(CHUNK, model.dim, device=model.device)
-        self._rows = torch.empty(CHUNK, basis.num_coefficients, device=model.device)
+        self._rows = torch.empty(BLOCK, basis.num_coefficients, device=model.device)
 
     def __call__(
         self,
@@ -65,17 +62,15 @@ class CoefficientGradients:
         self._model.load(theta)
         total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
         loss, clipped, nonfinite = 0.0, 0, 0
-        for start in range(0, len(inputs), CHUNK):
-            batch = inputs[start : start + CHUNK]
-            rows = self._rows[: len(batch)]
-            losses = self._gradients(batch, labels[start : start + CHUNK], self._theta_rows[: len(batch)])
-            self._basis.project(self._theta_rows[: len(batch)], out=rows)
-            norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        for losses, parameter_gradients in self._gradients(inputs, labels):
+            rows = self._basis.project(parameter_gradients, out=self._rows[: len(losses)])
+            norms = torch.linalg.vector_norm(rows, dim=1)
             usable = torch.isfinite(norms)
-            rows[~usable] = 0.0
-            weights = torch.clamp(bound / norms.clamp_min(torch.finfo(torch.float64).tiny), max=1.0)
-            weights = torch.where(usable, weights, 0.0)
-            total += torch.mv(rows.t(), weights.float())
+            weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
+            if not usable.all():
+                rows[~usable] = 0.0
+                weights[~usable] = 0.0
+            total += torch.mv(rows.t(), weights)
             loss += float(losses[usable].double().sum())
             clipped += int((norms[usable] > bound).sum())
             nonfinite += int((~usable).sum())

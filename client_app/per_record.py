@@ -5,6 +5,10 @@ linear layers: one forward pass, one backward pass to the layers' outputs only, 
 into the flat buffer. `per_record_gradients` picks the fast one where it applies; tests hold one against the other.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -15,11 +19,21 @@ from torch.func import functional_call, grad_and_value, vmap
 from common.model import FlatModel
 
 
-class PerRecordGradients(Protocol):
-    """Fills a buffer with the gradients of single records."""
+# Records per block: a block's gradients (BLOCK x d_theta floats) should stay near the cache. Part of the arithmetic.
+BLOCK = 16
+# Records per forward and backward pass of `LayerGradients`; a multiple of BLOCK.
+_CHUNK = 112
 
-    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Write ∇_θ ℓ(f(θ); z) of every record z to `out` (n, d_theta); return the losses (n,)."""
+
+class PerRecordGradients(Protocol):
+    """Yields the gradients of single records, block by block, in a buffer that is reused."""
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Losses (b,) and ∇_θ ℓ(f(θ); z), (b, d_theta), of at most BLOCK consecutive records at a time.
+
+        Args:
+            inputs: (n, ...) float32; labels: (n,) int64.
+        """
 
 
 class GenericGradients:
@@ -27,6 +41,7 @@ class GenericGradients:
 
     def __init__(self, model: FlatModel) -> None:
         self._model = model
+        self._rows = torch.empty(BLOCK, model.dim, device=model.device)
 
         def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             logits = functional_call(model.module, parameters, (x.unsqueeze(0),))
@@ -34,15 +49,18 @@ class GenericGradients:
 
         self._gradients = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
 
-    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `PerRecordGradients`."""
         parameters = {name: p.detach() for name, p in self._model.module.named_parameters()}
-        gradients, losses = self._gradients(parameters, inputs, labels)
-        for name, (offset, shape) in self._model.offsets().items():
-            out[:, offset : offset + shape.numel()] = gradients[name].flatten(1)
-        return losses
+        for x, y in zip(inputs.split(BLOCK), labels.split(BLOCK), strict=True):
+            gradients, losses = self._gradients(parameters, x, y)
+            rows = self._rows[: len(x)]
+            for name, (offset, shape) in self._model.offsets().items():
+                rows[:, offset : offset + shape.numel()] = gradients[name].flatten(1)
+            yield losses, rows
 
 
+_Taped = tuple[str, nn.Module, torch.Tensor, torch.Tensor]
 _PARAMETRIC = (nn.Conv2d, nn.Linear)
 _ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, nn.ELU, nn.Identity, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
 
@@ -74,21 +92,38 @@ def supports_layers(module: nn.Module) -> bool:
 
 
 class LayerGradients:
-    """Sequential models: gradients of layer outputs by autograd, outer products by hand."""
+    """Sequential models: gradients of layer outputs by autograd, outer products by hand.
+
+    The passes run on larger chunks than the outer products, and in channels-last memory, where pooling vectorises.
+    """
 
     def __init__(self, model: FlatModel) -> None:
         self._module = model.module
         self._offsets = model.offsets()
+        self._rows = torch.empty(BLOCK, model.dim, device=model.device)
         self._scratch: dict[str, torch.Tensor] = {}
 
-    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `PerRecordGradients`."""
+        for x, y in zip(inputs.split(_CHUNK), labels.split(_CHUNK), strict=True):
+            losses, tape = self._passes(x, y)
+            for start in range(0, len(x), BLOCK):
+                stop = min(start + BLOCK, len(x))
+                rows = self._rows[: stop - start]
+                for name, layer, incoming, delta in tape:
+                    self._outer_products(name, layer, incoming[start:stop], delta[start:stop], rows)
+                yield losses[start:stop], rows
+
+    def _passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[_Taped]]:
+        """Forward, and backward to the outputs of the parametric layers only: inputs and deltas of each."""
         taped: list[tuple[str, nn.Module, torch.Tensor, torch.Tensor]] = []
-        hidden = inputs
+        hidden = inputs.contiguous(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
         with torch.enable_grad():
             for name, layer in self._module.named_children():
                 incoming = hidden
                 hidden = layer(hidden)
+                if isinstance(layer, nn.Conv2d):  # one input channel fits both layouts, and the wrong one comes out
+                    hidden = hidden.contiguous(memory_format=torch.channels_last)
                 if isinstance(layer, _PARAMETRIC):
                     # Weights need no gradient, so the first layer's output is where the tape begins.
                     if not hidden.requires_grad:
@@ -96,43 +131,46 @@ class LayerGradients:
                     taped.append((name, layer, incoming.detach(), hidden))
             losses = F.cross_entropy(hidden, labels, reduction="none")
             deltas = torch.autograd.grad(losses.sum(), [output for *_, output in taped])
-        for (name, layer, incoming, _), delta in zip(taped, deltas, strict=True):
-            weight = self._view(out, f"{name}.weight")
-            if isinstance(layer, nn.Conv2d):
-                self._convolution(name, layer, incoming, delta, weight)
-                bias_gradient = delta.flatten(2).sum(2)
-            else:
-                torch.mul(delta.unsqueeze(2), incoming.unsqueeze(1), out=weight)
-                bias_gradient = delta
-            if layer.bias is not None:
-                self._view(out, f"{name}.bias").copy_(bias_gradient)
-        return losses.detach()
+        return losses.detach(), [
+            (name, layer, incoming.contiguous(), delta)
+            for (name, layer, incoming, _), delta in zip(taped, deltas, strict=True)
+        ]
 
-    def _view(self, out: torch.Tensor, parameter: str) -> torch.Tensor:
+    def _outer_products(
+        self, name: str, layer: nn.Module, incoming: torch.Tensor, delta: torch.Tensor, rows: torch.Tensor
+    ) -> None:
+        """Write one layer's gradients into `rows`."""
+        weight = self._view(rows, f"{name}.weight")
+        if isinstance(layer, nn.Conv2d):
+            self._convolution(name, layer, incoming, delta, weight)
+            bias_gradient = delta.sum((2, 3))
+        else:
+            torch.mul(delta.unsqueeze(2), incoming.unsqueeze(1), out=weight)
+            bias_gradient = delta
+        if layer.bias is not None:
+            self._view(rows, f"{name}.bias").copy_(bias_gradient)
+
+    def _view(self, rows: torch.Tensor, parameter: str) -> torch.Tensor:
         offset, shape = self._offsets[parameter]
-        return out[:, offset : offset + shape.numel()].unflatten(1, shape)
+        return rows[:, offset : offset + shape.numel()].unflatten(1, shape)
 
     def _convolution(
         self, name: str, layer: nn.Conv2d, incoming: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
     ) -> None:
         """Weight gradients (n, out, in, kh, kw) from x (n, in, H, W) and δ (n, out, oh, ow): one batched product."""
         n, channels = incoming.shape[:2]
-        _, outputs, rows, columns = delta.shape
-        kernel_h, kernel_w = layer.kernel_size
-        patches = self._buffer(name, (n, channels, kernel_h, kernel_w, rows, columns), incoming)
-        windows = incoming.unfold(2, rows, 1).unfold(3, columns, 1)  # (n, in, kh, kw, oh, ow), a view
-        patches.copy_(windows)
+        _, outputs, height, width = delta.shape
+        patches = self._buffer(name, (n, channels, *layer.kernel_size, height, width), incoming)
+        patches.copy_(incoming.unfold(2, height, 1).unfold(3, width, 1))
         product = torch.bmm(
-            delta.reshape(n, outputs, rows * columns),
-            patches.view(n, channels * kernel_h * kernel_w, rows * columns).transpose(1, 2),
+            patches.view(n, -1, height * width),
+            delta.permute(0, 2, 3, 1).reshape(n, height * width, outputs),
         )
-        weight.copy_(product.view(weight.shape))
+        weight.copy_(product.transpose(1, 2).view(weight.shape))
 
     def _buffer(self, name: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
         """Scratch memory that is reused: fresh allocations of this size cost more than the arithmetic."""
-        size = 1
-        for side in shape:
-            size *= side
+        size = math.prod(shape)
         buffer = self._scratch.get(name)
         if buffer is None or buffer.numel() < size:
             buffer = self._scratch[name] = like.new_empty(size)
