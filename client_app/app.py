@@ -33,9 +33,7 @@ def hello(message: Message, context: Context) -> Message:
 @app.query(CONTEXT)
 def private_context(message: Message, context: Context) -> Message:
     """The one-shot private context."""
-    return _answer(
-        message, lambda: RecordDict({REPLY: ConfigRecord(_client(context).context(_request(message)))})
-    )
+    return _answer(message, lambda: RecordDict({REPLY: ConfigRecord(_client(context).context(_request(message)))}))
 
 
 @app.train()

@@ -143,16 +143,12 @@ class PersonalClient(NumPyClient):
         message = self._ledger.stored(digest, release.round)
         if message is not None:
             return message, 0.0
-        check_budget(
-            self._ledger, release, ACCOUNTANTS[self._settings.accountant], self._settings.delta, self._budget
-        )
+        check_budget(self._ledger, release, ACCOUNTANTS[self._settings.accountant], self._settings.delta, self._budget)
         keys = self._event_keys(config, release, digest)
         self._ledger.commit(digest, release)
         update = compute()
         started = time.perf_counter()
-        message = channel.encode(
-            update, ChannelEvent(run, release.round, self._client, k, release.noise_stddev), keys
-        )
+        message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, release.noise_stddev), keys)
         milliseconds = 1e3 * (time.perf_counter() - started)
         self._ledger.finish(digest, message)
         return message, milliseconds
@@ -190,5 +186,3 @@ def _integer(config: Config, name: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise RequestRefused(Refusal.REQUEST, f"{name} must be from {low} to {high}, asked {value!r}")
     return value
-
-

@@ -18,7 +18,6 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from common.model import FlatModel
 
-
 # Records per block: a block's gradients (BLOCK x d_theta floats) should stay near the cache. Part of the arithmetic.
 BLOCK = 16
 # Records per forward and backward pass of `LayerGradients`; a multiple of BLOCK.

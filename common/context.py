@@ -50,7 +50,7 @@ class ContextMap:
             (n, 2s) float64.
         """
         x = np.asarray(images, dtype=np.float64)
-        usable = np.isfinite(x).all(axis=(1, 2, 3))
+        usable: np.ndarray = np.isfinite(x).all(axis=(1, 2, 3))
         x = np.clip(np.where(usable[:, None, None, None], x, 0.0), 0.0, 1.0)
         moments = np.concatenate([self._group_means(x), self._group_means(x * x)], axis=1)
         phi: np.ndarray = moments / np.sqrt(self.dim)

@@ -34,7 +34,7 @@ def pin_torch() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     # Buffers are always written before they are read, so filling fresh memory would only cost time.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def describe() -> dict[str, str | int]:

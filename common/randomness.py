@@ -70,10 +70,14 @@ class KeyStream:
         """The next n uniform 64-bit words, dtype uint64, little-endian whatever the machine."""
         return np.frombuffer(self._encryptor.update(bytes(8 * n)), dtype="<u8").astype(np.uint64, copy=False)
 
-    def uniform(self, n: int) -> np.ndarray:
-        """n floats uniform on the 2^53 midpoints of (0, 1), shape (n,), float64."""
-        return ((self.words(n) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    def unit(self, n: int) -> np.ndarray:
+        """n floats uniform on the multiples of 2^-53 in [0, 1), shape (n,), float64."""
+        return (self.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def midpoints(self, n: int) -> np.ndarray:
+        """n floats uniform on the midpoints of 2^52 cells of (0, 1), never 0 or 1, shape (n,), float64."""
+        return ((self.words(n) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
     def gaussian(self, n: int) -> np.ndarray:
-        """n independent standard normal numbers (inverse distribution function of `uniform`), shape (n,), float64."""
-        return np.asarray(ndtri(self.uniform(n)))
+        """n independent standard normal numbers (inverse distribution function of `midpoints`), shape (n,), float64."""
+        return np.asarray(ndtri(self.midpoints(n)))

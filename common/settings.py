@@ -48,72 +48,175 @@ class Settings:
     # What to run, and where things go.
     preset: str = _choice("paper", tuple(PRESETS), "named set of values for settings left at their default", "run")
     run_name: str = _text("", "directory of the results below out-dir; empty: made from the main settings", "run")
-    out_dir: str = _text("~/papfl-runs", "where results are written (absolute: a server's working directory is its own)", "run")
+    out_dir: str = _text(
+        "~/papfl-runs", "where results are written (absolute: a server's working directory is its own)", "run"
+    )
     data_dir: str = _text("~/.cache/papfl", "cache of the data sets", "run")
-    seed: int = _int(41, "public seed of schedule, partition, reference parameters, basis and generator", "run", at_least=0, at_most=2**63 - 1)
+    seed: int = _int(
+        41,
+        "public seed of schedule, partition, reference parameters, basis and generator",
+        "run",
+        at_least=0,
+        at_most=2**63 - 1,
+    )
     deterministic: bool = _flag(False, "derive noise and keys from the seed: reproduction only, no privacy", "run")
     device: str = _choice("cpu", ("cpu", "cuda"), "where tensors live; bit-identity is claimed for cpu only", "run")
-    diagnostics: str = _choice("public-data", ("public-data", "off"), "noiseless per-round diagnostics lie outside epsilon: only for public data", "run")
+    diagnostics: str = _choice(
+        "public-data",
+        ("public-data", "off"),
+        "noiseless per-round diagnostics lie outside epsilon: only for public data",
+        "run",
+    )
     resume: bool = _flag(False, "continue the unfinished run of this name", "run")
     tensorboard: bool = _flag(True, "write TensorBoard events beside the results", "run")
-    evaluate_every: int = _int(50, "rounds between evaluations; the last round is always evaluated; 0: only the last", "run", at_least=0)
-    checkpoint_every: int = _int(25, "rounds between checkpoints; rounds between them are journalled", "run", at_least=1)
+    evaluate_every: int = _int(
+        50, "rounds between evaluations; the last round is always evaluated; 0: only the last", "run", at_least=0
+    )
+    checkpoint_every: int = _int(
+        25, "rounds between checkpoints; rounds between them are journalled", "run", at_least=1
+    )
     round_timeout: float = _float(600.0, "seconds to wait for the replies of a round", "run", above=0.0)
     federation_timeout: float = _float(60.0, "seconds to wait until all clients have joined", "run", above=0.0)
-    max_failed_rounds: int = _int(3, "consecutive rounds without any accepted reply before the run is aborted", "run", at_least=1)
+    max_failed_rounds: int = _int(
+        3, "consecutive rounds without any accepted reply before the run is aborted", "run", at_least=1
+    )
 
     # Who takes part.
     num_participating: int = _int(40, "clients that train", "federation", at_least=1)
     num_future: int = _int(10, "clients that only release a context and receive a model", "federation", at_least=0)
     num_rounds: int = _int(500, "communication rounds", "federation", at_least=1)
     clients_per_round: int = _int(2, "clients scheduled in a round", "federation", at_least=1)
-    schedule: str = _choice("uniform", ("uniform", "balanced"), "uniform draws (paper), or participation counts that differ by at most one", "federation")
+    schedule: str = _choice(
+        "uniform",
+        ("uniform", "balanced"),
+        "uniform draws (paper), or participation counts that differ by at most one",
+        "federation",
+    )
 
     # Data and its partition.
     dataset: str = _choice("mnist", ("mnist", "cifar10"), "official training split of this data set", "data")
     records_per_client: int = _int(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
-    dirichlet_alpha: float = _float(0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0)
-    train_fraction: float = _float(0.8, "share of a participating client's records that train; the rest evaluates", "data", above=0.0, below=1.0)
-    input_scaling: str = _choice("unit", ("unit", "standardized"), "model input: x/255 (paper), or standardised by public constants", "data")
+    dirichlet_alpha: float = _float(
+        0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0
+    )
+    train_fraction: float = _float(
+        0.8, "share of a participating client's records that train; the rest evaluates", "data", above=0.0, below=1.0
+    )
+    input_scaling: str = _choice(
+        "unit", ("unit", "standardized"), "model input: x/255 (paper), or standardised by public constants", "data"
+    )
 
     # Personal model and coefficient space.
     model: str = _choice("lenet", ("lenet",), "architecture of the personal model", "model")
-    reference_scale: float = _float(1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0)
-    basis: str = _choice("fold", ("fold", "dct", "dense"), "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)", "model")
+    reference_scale: float = _float(
+        1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0
+    )
+    basis: str = _choice(
+        "fold",
+        ("fold", "dct", "dense"),
+        "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)",
+        "model",
+    )
     num_coefficients: int = _int(16384, "k, dimension of the adaptation subspace", "model", at_least=1)
 
     # Private context.
     context_records: int = _int(333, "m_c, records behind one context", "context", at_least=1)
-    context_grid: int = _int(1, "p: feature groups are channels x p x p patches; 1: whole channels (paper)", "context", at_least=1, at_most=64)
-    context_sensitivity: str = _choice("paper", ("paper", "tight"), "2/m_c as published, or 1/m_c, the diameter of the range of phi", "context")
-    context_center: str = _text("", "public centre for phi: 'mu,nu' for all groups, or 2s numbers; empty: none (paper)", "context")
-    context_radius: float = _float(0.0, "phi is clipped to this radius around context-center; 0: not clipped (paper)", "context", at_least=0.0, at_most=1.0)
-    context_entry: str = _choice("raw", ("raw", "standardized"), "how cached contexts enter the generator; free post-processing", "context")
+    context_grid: int = _int(
+        1,
+        "p: feature groups are channels x p x p patches; 1: whole channels (paper)",
+        "context",
+        at_least=1,
+        at_most=64,
+    )
+    context_sensitivity: str = _choice(
+        "paper", ("paper", "tight"), "2/m_c as published, or 1/m_c, the diameter of the range of phi", "context"
+    )
+    context_center: str = _text(
+        "", "public centre for phi: 'mu,nu' for all groups, or 2s numbers; empty: none (paper)", "context"
+    )
+    context_radius: float = _float(
+        0.0,
+        "phi is clipped to this radius around context-center; 0: not clipped (paper)",
+        "context",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    context_entry: str = _choice(
+        "raw", ("raw", "standardized"), "how cached contexts enter the generator; free post-processing", "context"
+    )
     context_gain: float = _float(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
 
     # Generator and its optimiser (on the server).
     variant: str = _choice("ours", ("ours",), "map from context to coefficients", "generator")
     hidden_dim: int = _int(100, "r, width of the hidden state", "generator", at_least=1)
-    activation: str = _choice("tanh", ("tanh", "relu", "gelu"), "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded", "generator")
-    output_init: str = _choice("zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator")
+    activation: str = _choice(
+        "tanh",
+        ("tanh", "relu", "gelu"),
+        "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded",
+        "generator",
+    )
+    output_init: str = _choice(
+        "zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator"
+    )
     server_optimizer: str = _choice("sgd", ("sgd", "adam"), "optimiser of eq. 6; plain SGD is the paper's", "generator")
     server_momentum: float = _float(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
     learning_rate: float | None = _float(None, "eta; auto: 0.1 for MNIST, 0.2 for CIFAR-10", "generator", above=0.0)
-    learning_rate_schedule: str = _choice("constant", ("constant", "cosine", "linear"), "eta over the rounds; cosine and linear fall to zero", "generator")
+    learning_rate_schedule: str = _choice(
+        "constant", ("constant", "cosine", "linear"), "eta over the rounds; cosine and linear fall to zero", "generator"
+    )
 
     # Privacy.
     epsilon: float = _float(16.0, "privacy budget of every client", "privacy", above=0.0)
     delta: float = _float(1e-5, "delta of (epsilon, delta)", "privacy", above=0.0, below=1.0)
-    accountant: str = _choice("rdp", ("rdp", "gdp"), "closed-form Renyi conversion of eq. 7 (paper), or exact Gaussian DP", "privacy")
-    noise_stddev: float | None = _float(None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0)
-    context_noise_ratio: float | None = _float(None, "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)", "privacy", above=0.0)
-    t_max_override: int = _int(0, "calibrate for this many participations instead of the schedule's maximum; 0: off", "privacy", at_least=0)
+    accountant: str = _choice(
+        "rdp", ("rdp", "gdp"), "closed-form Renyi conversion of eq. 7 (paper), or exact Gaussian DP", "privacy"
+    )
+    noise_stddev: float | None = _float(
+        None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0
+    )
+    context_noise_ratio: float | None = _float(
+        None, "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)", "privacy", above=0.0
+    )
+    t_max_override: int = _int(
+        0, "calibrate for this many participations instead of the schedule's maximum; 0: off", "privacy", at_least=0
+    )
     clip_norm: float = _float(1.0, "C_g, bound on one record's coefficient gradient", "privacy", above=0.0)
     batch_records: int = _int(333, "m_g, records in a batch and fixed denominator", "privacy", at_least=1)
-    batch_schedule: str = _choice("uniform", ("uniform", "cyclic"), "fresh draw each round (paper), or cyclic batches accounted per record", "privacy")
+    batch_schedule: str = _choice(
+        "uniform",
+        ("uniform", "cyclic"),
+        "fresh draw each round (paper), or cyclic batches accounted per record",
+        "privacy",
+    )
 
     # Uplink.
-    channel: str = _choice("dg", ("dg",), "how a privatised update travels", "channel")
+    channel: str = _choice(
+        "lrsuq",
+        ("lrsuq", "dg", "dg-q12"),
+        "exact Gaussian channel at a fraction of a bit per coordinate, float32, or 12 bits after the noise",
+        "channel",
+    )
+    block_size: int = _int(
+        4,
+        "coordinates that lrsuq quantises together: 4 (D4 lattice, paper) or 1 (layered dither)",
+        "channel",
+        at_least=1,
+        at_most=4,
+    )
+    lrsuq_padding: int = _int(
+        0,
+        "lrsuq payloads are padded to a multiple of this many bytes; 0: not padded",
+        "channel",
+        at_least=0,
+        at_most=2**20,
+    )
+    lrsuq_public_scale: float = _float(
+        0.0,
+        "public guess of the update's coordinates in sigmas instead of a header that depends on them; 0: off",
+        "channel",
+        at_least=0.0,
+        at_most=2.0**40,
+    )
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
@@ -134,16 +237,29 @@ class Settings:
                 f"on each side. Received {self.train_fraction!r}."
             )
         if self.batch_records > train:
-            raise ValueError(f"batch-records must be at most the {train} training records. Received {self.batch_records}.")
+            raise ValueError(
+                f"batch-records must be at most the {train} training records. Received {self.batch_records}."
+            )
         if self.context_records > train or (self.num_future and self.context_records >= self.records_per_client):
-            raise ValueError(f"context-records must be at most the {train} training records. Received {self.context_records}.")
+            raise ValueError(
+                f"context-records must be at most the {train} training records. Received {self.context_records}."
+            )
         if (self.context_radius > 0) != bool(self.context_center):
             raise ValueError(
                 "context-radius and context-center go together (a radius > 0 and a public centre, or neither). "
                 f"Received context-radius={self.context_radius!r}, context-center={self.context_center!r}."
             )
         if self.server_momentum and self.server_optimizer != "sgd":
-            raise ValueError(f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {self.server_momentum!r}.")
+            raise ValueError(
+                f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {self.server_momentum!r}."
+            )
+
+        if self.block_size not in (1, 4):
+            raise ValueError(f"block-size must be 1 or 4. Received {self.block_size}.")
+        if self.noise_stddev == 0 and self.channel != "dg":
+            raise ValueError(
+                f"channel must be 'dg' where noise-stddev is 0: the others need noise. Received {self.channel!r}."
+            )
 
     @property
     def train_records(self) -> int:
@@ -203,7 +319,17 @@ class Settings:
 
     def digest(self) -> str:
         """Hash of the settings that decide a result (not of where it is written or shown)."""
-        outside = {"run-name", "out-dir", "data-dir", "resume", "tensorboard", "checkpoint-every", "round-timeout", "federation-timeout", "preset"}
+        outside = {
+            "run-name",
+            "out-dir",
+            "data-dir",
+            "resume",
+            "tensorboard",
+            "checkpoint-every",
+            "round-timeout",
+            "federation-timeout",
+            "preset",
+        }
         kept = {key: value for key, value in self.to_config().items() if key not in outside}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 

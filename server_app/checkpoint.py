@@ -45,9 +45,7 @@ def save_checkpoint(
     write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
 
 
-def load_checkpoint(
-    path: Path, *, generator: Generator, optimizer: ServerOptimizer, settings_digest: str
-) -> Restored:
+def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimizer, settings_digest: str) -> Restored:
     """Restore the state in place.
 
     Raises:
@@ -57,7 +55,9 @@ def load_checkpoint(
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         if metadata["settings"] != settings_digest:
-            raise ValueError(f"{path} belongs to a run with other settings; choose another run-name, or resume with its own.")
+            raise ValueError(
+                f"{path} belongs to a run with other settings; choose another run-name, or resume with its own."
+            )
         for key in file.keys():  # noqa: SIM118  (not a mapping)
             group, name = key.split(".", 1)
             groups[group][name] = file.get_tensor(key).clone()

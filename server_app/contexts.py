@@ -30,9 +30,7 @@ def release_contexts(
         )
     clients = list(range(state.settings.num_clients))
     state.spend(0, clients)
-    request = ConfigRecord(
-        {"noise-stddev": state.rules.plan.context_noise_stddev, "public-key": receiver.public_key}
-    )
+    request = ConfigRecord({"noise-stddev": state.rules.plan.context_noise_stddev, "public-key": receiver.public_key})
     requests = {client: RecordDict({REQUEST: request}) for client in clients}
     replies = federation.ask(f"{MessageType.QUERY}.{CONTEXT}", requests, 0)
     contexts = receiver.context(replies)

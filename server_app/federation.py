@@ -78,7 +78,9 @@ class Federation:
 
     def messages(self, kind: str, requests: Mapping[int, RecordDict], round: int) -> list[Message]:
         """One message to each client of `requests`."""
-        return [Message(content, self._nodes[client], kind, group_id=str(round)) for client, content in requests.items()]
+        return [
+            Message(content, self._nodes[client], kind, group_id=str(round)) for client, content in requests.items()
+        ]
 
     def collect(self, replies: Iterable[Message], asked: Collection[int], round: int) -> Replies:
         """Sort replies by client. Late, duplicated and foreign ones are rejected by name; missing ones are failures."""

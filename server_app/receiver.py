@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from common.channel import Channel, ChannelError, ChannelEvent, DirectGaussian, EventKeys, make_channel
-from common.channel.wire import overhead
+from common.channel.wire import peek
 from common.keys import deterministic_event_keys, public_key, shared_event_keys
 from common.protocol import REPLY, event_digest
 from common.rules import Rules
@@ -54,7 +54,7 @@ class Receiver:
                 updates[client] = decoded.astype(np.float32)
                 message = _payload(replies, client)
                 message_bytes += len(message)
-                payload_bytes += len(message) - overhead(message)
+                payload_bytes += len(peek(message).payload)
         if not updates:
             return updates, {}
         return updates, {

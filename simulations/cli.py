@@ -45,7 +45,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--print-command", action="store_true", help="print the plain `flwr run` line and stop")
     group = run.add_argument_group("settings (papfl settings explains them)")
     for spec in dataclasses.fields(Settings):
-        group.add_argument(f"--{spec.name.replace('_', '-')}", type=_parser(spec), metavar="VALUE", help=argparse.SUPPRESS)
+        group.add_argument(
+            f"--{spec.name.replace('_', '-')}", type=_parser(spec), metavar="VALUE", help=argparse.SUPPRESS
+        )
     run.set_defaults(handler=_run)
 
 
@@ -147,7 +149,11 @@ def _add_settings(commands: Any) -> None:
 def _show_settings(options: argparse.Namespace) -> int:
     from simulations import settings_table
 
-    print({"text": settings_table.as_text, "toml": settings_table.as_toml, "markdown": settings_table.as_markdown}[options.format]())
+    print(
+        {"text": settings_table.as_text, "toml": settings_table.as_toml, "markdown": settings_table.as_markdown}[
+            options.format
+        ]()
+    )
     return 0
 
 

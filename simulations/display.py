@@ -40,7 +40,9 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
     for name, justify in (("", "left"), ("Seen", "right"), ("Future", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_row(
-        f"{settings['variant']} / {settings['channel']}, personal models", _percent(accuracy["seen"]), _percent(accuracy["future"])
+        f"{settings['variant']} / {settings['channel']}, personal models",
+        _percent(accuracy["seen"]),
+        _percent(accuracy["future"]),
     )
     for name, row in references.items():
         if isinstance(row, dict):

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import torch
 
-from common.basis.dense import DenseBasis
 from common.basis.dct import CosineBasis
+from common.basis.dense import DenseBasis
 from common.basis.fold import FoldBasis
 from common.validation import one_of
 

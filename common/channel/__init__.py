@@ -6,11 +6,24 @@ decoded vector is update + noise: accounting and learning never know which one r
 
 from common.channel.base import Channel, ChannelError, ChannelEvent, EventKeys
 from common.channel.dg import DirectGaussian
+from common.channel.lrsuq import LayeredQuantizer
+from common.channel.q12 import QuantizedGaussian
 from common.settings import Settings
 
-__all__ = ["Channel", "ChannelError", "ChannelEvent", "DirectGaussian", "EventKeys", "make_channel"]
+__all__ = [
+    "Channel",
+    "ChannelError",
+    "ChannelEvent",
+    "DirectGaussian",
+    "EventKeys",
+    "LayeredQuantizer",
+    "QuantizedGaussian",
+    "make_channel",
+]
 
 
 def make_channel(settings: Settings) -> Channel:
     """The channel of gradient releases. Contexts always travel by `DirectGaussian`: they are 2s numbers."""
-    return {"dg": DirectGaussian}[settings.channel]()
+    if settings.channel == "lrsuq":
+        return LayeredQuantizer(settings.block_size, settings.lrsuq_padding, settings.lrsuq_public_scale)
+    return QuantizedGaussian() if settings.channel == "dg-q12" else DirectGaussian()

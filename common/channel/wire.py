@@ -45,17 +45,27 @@ def pack(
     return message.SerializeToString(deterministic=True)
 
 
-def unpack(data: bytes, event: ChannelEvent, kind: int, shared_key: bytes, *, block_size: int = 0) -> Release:
-    """Parse and check a message against the event that it should belong to.
+def peek(data: bytes) -> Release:
+    """The fields of a message as they stand, checked against nothing.
 
     Raises:
-        ChannelError: naming the first thing that is wrong.
+        ChannelError: not a message at all.
     """
     message = Release()
     try:
         message.ParseFromString(data)
     except DecodeError:
         raise ChannelError(f"message of {len(data)} bytes is not a release: truncated or damaged") from None
+    return message
+
+
+def unpack(data: bytes, event: ChannelEvent, kind: int, shared_key: bytes, *, block_size: int = 0) -> Release:
+    """Parse and check a message against the event that it should belong to.
+
+    Raises:
+        ChannelError: naming the first thing that is wrong.
+    """
+    message = peek(data)
     expected = {
         "version": VERSION,
         "run": _run_tag(event.run),
@@ -70,21 +80,12 @@ def unpack(data: bytes, event: ChannelEvent, kind: int, shared_key: bytes, *, bl
         found = getattr(message, field)
         if found != value:
             raise ChannelError(f"{field} must be {value}. Received {found}.")
-    if not hmac.compare_digest(
-        message.digest.to_bytes(8, "big"), _digest(message, shared_key).to_bytes(8, "big")
-    ):
+    if not hmac.compare_digest(message.digest.to_bytes(8, "big"), _digest(message, shared_key).to_bytes(8, "big")):
         raise ChannelError("digest does not match: damaged message or another event's key")
     # The digest covers the fields, not their encoding: refuse any other spelling of the same message.
     if message.SerializeToString(deterministic=True) != data:
         raise ChannelError("message has bytes that do not belong to it")
     return message
-
-
-def overhead(data: bytes) -> int:
-    """Bytes of a message beyond its payload."""
-    message = Release()
-    message.ParseFromString(data)
-    return len(data) - len(message.payload)
 
 
 def _run_tag(run: str) -> int:

@@ -65,7 +65,9 @@ def load(name: str, data_dir: Path) -> Dataset:
         except (OSError, ValueError) as error:
             raise DataError(f"{path} cannot be read ({error}). Run: {fetch_command(name, data_dir)} --force") from None
         if value.shape != array.shape or value.dtype != np.uint8:
-            raise DataError(f"{path} has shape {value.shape}, expected {array.shape}. Run: {fetch_command(name, data_dir)} --force")
+            raise DataError(
+                f"{path} has shape {value.shape}, expected {array.shape}. Run: {fetch_command(name, data_dir)} --force"
+            )
         arrays.append(value)
     return Dataset(spec, arrays[0], arrays[1])
 
@@ -111,7 +113,9 @@ def store(name: str, arrays: Arrays, data_dir: Path, *, source: str) -> None:
     spec = DATASETS[name]
     for expected, value in zip(spec.arrays, arrays, strict=True):
         if value.shape != expected.shape or value.dtype != np.uint8:
-            raise DataError(f"{name}/{expected.name} from {source}: shape {value.shape} {value.dtype}, expected {expected.shape} uint8")
+            raise DataError(
+                f"{name}/{expected.name} from {source}: shape {value.shape} {value.dtype}, expected {expected.shape} uint8"
+            )
         found = digest(value)
         if found != expected.sha256:
             raise DataError(f"{name}/{expected.name} from {source}: sha256 {found}, expected {expected.sha256}")

@@ -40,9 +40,13 @@ DATASETS = {
         mean=(0.1307,),
         stddev=(0.3081,),
         arrays=(
-            ArraySpec("train_images", (60000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"),
+            ArraySpec(
+                "train_images", (60000, 28, 28), "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757"
+            ),
             ArraySpec("train_labels", (60000,), "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13"),
-            ArraySpec("test_images", (10000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"),
+            ArraySpec(
+                "test_images", (10000, 28, 28), "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161"
+            ),
             ArraySpec("test_labels", (10000,), "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5"),
         ),
     ),
@@ -53,9 +57,13 @@ DATASETS = {
         mean=(0.4914, 0.4822, 0.4465),
         stddev=(0.2470, 0.2435, 0.2616),
         arrays=(
-            ArraySpec("train_images", (50000, 32, 32, 3), "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a"),
+            ArraySpec(
+                "train_images", (50000, 32, 32, 3), "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a"
+            ),
             ArraySpec("train_labels", (50000,), "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253"),
-            ArraySpec("test_images", (10000, 32, 32, 3), "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04"),
+            ArraySpec(
+                "test_images", (10000, 32, 32, 3), "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04"
+            ),
             ArraySpec("test_labels", (10000,), "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5"),
         ),
     ),

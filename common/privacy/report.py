@@ -31,7 +31,9 @@ def outside_epsilon(settings: Settings) -> list[str]:
         "floating point: noise and sums are finite-precision",
     ]
     if settings.diagnostics != "off":
-        items.insert(0, "noiseless diagnostics: accuracy, loss, update norm, clipped fraction (functions of private records)")
+        items.insert(
+            0, "noiseless diagnostics: accuracy, loss, update norm, clipped fraction (functions of private records)"
+        )
     if settings.channel.startswith("lrsuq"):
         items.append("message lengths: a function of the un-noised update")
     return items

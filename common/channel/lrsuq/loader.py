@@ -1,0 +1,55 @@
+"""Loads the compiled kernel from a place that survives.
+
+Numba caches machine code beside the source file. Flower unpacks every build of the app into another folder and
+deployment starts a process per message, so a kernel compiled in place would be compiled again and again, and not at all
+where the code is read-only. Therefore: a copy of `kernel.py` in a cache folder named by its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+_NAME = "papfl_lrsuq_kernel"
+
+
+def cache_folder() -> Path:
+    """`PAPFL_CACHE_DIR`, or ~/.cache/papfl; a folder in the temporary directory where that cannot be written."""
+    wanted = Path(os.environ.get("PAPFL_CACHE_DIR", "~/.cache/papfl")).expanduser() / "kernels"
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted
+    except OSError:
+        fallback = Path(tempfile.gettempdir()) / f"papfl-kernels-{os.getuid()}"
+        fallback.mkdir(mode=0o700, exist_ok=True)
+        if fallback.stat().st_uid != os.getuid():
+            raise PermissionError(
+                f"PAPFL_CACHE_DIR must be writable. Received {wanted}, and {fallback} is not ours."
+            ) from None
+        return fallback
+
+
+@lru_cache(maxsize=1)
+def kernel() -> ModuleType:
+    """The compiled kernel. The first use on a machine compiles it (seconds), later ones load it (a fraction of one)."""
+    source = Path(__file__).with_name("kernel.py").read_bytes()
+    folder = cache_folder() / hashlib.sha256(source).hexdigest()[:16]
+    path = folder / f"{_NAME}.py"
+    if not path.exists():
+        folder.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(source)
+        os.replace(file.name, path)
+    spec = importlib.util.spec_from_file_location(_NAME, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_NAME] = module
+    spec.loader.exec_module(module)
+    return module
