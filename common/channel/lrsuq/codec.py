@@ -124,7 +124,7 @@ def decode_payload(
         return np.empty(0)
     padded = np.zeros(-(-k // block_size) * block_size)
     stripped = b"" if payload == b"\0" else payload
-    buffer = np.frombuffer(stripped, dtype=np.uint8)
+    buffer = np.frombuffer(stripped, dtype=np.uint8).copy()  # writable, as the encoder's: one compiled signature
     _, decoded = _run(False, padded, k, sigma, key, block_size, scale, model_class, profile, buffer)
     return decoded
 

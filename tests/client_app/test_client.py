@@ -1,0 +1,192 @@
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+
+from client_app.client import PersonalClient
+from client_app.ledger import StateLedger
+from client_app.workspace import workspace
+from common import keys
+from common.channel import ChannelEvent, DirectGaussian, make_channel
+from common.channel.channel_pb2 import Release
+from common.data.splits import split
+from common.keys import deterministic_event_keys, shared_event_keys
+from common.protocol import Refusal, RequestRefused, event_digest
+
+SERVER = keys.new_private_key()
+
+
+class Party:
+    """One client with its state, and what the server would send it."""
+
+    def __init__(self, settings, client=0, budget=float("inf")):
+        self.settings, self.id = settings, client
+        self.space = workspace(settings)
+        self.state, self.private, self.budget = RecordDict(), keys.new_private_key(), budget
+        self.rounds = [t for t in range(1, settings.num_rounds + 1) if client in self.space.rules.schedule.clients(t)]
+
+    @property
+    def client(self):
+        """As Flower does it: a new object for every message, the state stays."""
+        return PersonalClient(self.space, self.id, StateLedger(self.state), self.private, self.budget)
+
+    @property
+    def events(self):
+        return StateLedger(self.state).events()
+
+    def ask(self, at, coefficients=None, **changes):
+        if coefficients is None:
+            coefficients = np.zeros(self.settings.num_coefficients, np.float32)
+        config = {
+            "round": at,
+            "noise-stddev": self.space.rules.plan.noise_stddev,
+            "public-key": keys.public_key(SERVER),
+        }
+        return self.client.fit([coefficients], config | changes)
+
+    def ask_context(self, **changes):
+        noise = self.space.rules.plan.context_noise_stddev
+        return self.client.context({"noise-stddev": noise, "public-key": keys.public_key(SERVER)} | changes)
+
+
+@pytest.fixture
+def party(tiny):
+    return Party(tiny(num_rounds=12))
+
+
+def refusal(call, *arguments, **changes):
+    with pytest.raises(RequestRefused) as error:
+        call(*arguments, **changes)
+    return error.value.code
+
+
+def test_context_is_equation_2_plus_seeded_noise(party):
+    message = party.ask_context()["payload"]
+    rules = party.space.rules
+    images = party.space.records(0).images[split(party.settings, 0, 60).context]
+    statistic = rules.context_map.phi(images).sum(axis=0) / party.settings.context_records
+    event = ChannelEvent(party.settings.name, 0, 0, rules.context_map.dim, rules.plan.context_noise_stddev)
+    event_keys = deterministic_event_keys(party.settings.seed, client=0, round=0)
+    assert DirectGaussian().encode(statistic, event, event_keys) == message
+    assert [event.kind for event in party.events] == ["context"]
+
+
+@pytest.mark.parametrize("channel", ["dg", "lrsuq"])
+def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channel):
+    party = Party(tiny(num_rounds=12, deterministic=False, channel=channel))
+    round = party.rounds[0]
+    coefficients = np.zeros(512, np.float32)
+    _, count, metrics = party.ask(round, coefficients)
+    noise = party.space.rules.plan.noise_stddev
+    digest = event_digest(party.settings.name, 0, round, noise, channel, coefficients.tobytes())
+    shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest)
+    decoded = make_channel(party.settings).decode(
+        metrics["payload"], ChannelEvent(party.settings.name, round, 0, 512, noise), shared
+    )
+    assert count == party.settings.batch_records
+    assert np.linalg.norm(decoded) == pytest.approx(noise * np.sqrt(512), rel=0.4)
+
+
+def test_no_key_is_in_any_message_or_reply(tiny):
+    party = Party(tiny(num_rounds=12, deterministic=False))
+    reply = party.client.hello()
+    _, _, metrics = party.ask(party.rounds[0])
+    for value in [*reply.values(), *metrics.values()]:
+        if isinstance(value, bytes):
+            assert party.private not in value
+            assert SERVER not in value
+
+
+def test_same_event_gives_the_same_bytes_and_is_spent_once(tiny):
+    party = Party(tiny(num_rounds=12, deterministic=False))
+    first = party.ask(party.rounds[0])[2]["payload"]
+    assert party.ask(party.rounds[0])[2]["payload"] == first
+    assert len(party.events) == 1
+
+
+def test_same_round_with_another_request_is_refused(party):
+    party.ask(party.rounds[0])
+    other = np.ones(512, np.float32)
+    assert refusal(party.ask, party.rounds[0], other) == Refusal.REPEATED
+    assert len(party.events) == 1
+
+
+def test_event_that_was_committed_and_lost_stays_spent(party, monkeypatch):
+    """The encoder dies after the commit: the release counts, and asking again is refused."""
+    monkeypatch.setattr(DirectGaussian, "encode", lambda *a: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(MemoryError):
+        party.ask(party.rounds[0])
+    monkeypatch.undo()
+    assert len(party.events) == 1
+    assert refusal(party.ask, party.rounds[0]) == Refusal.REPEATED
+
+
+def test_older_event_is_refused_once_a_newer_one_is_there(party):
+    party.ask(party.rounds[0])
+    party.ask(party.rounds[1])
+    assert refusal(party.ask, party.rounds[0]) == Refusal.REPEATED
+
+
+def test_release_beyond_the_clients_own_budget_is_refused(tiny):
+    settings = tiny(num_rounds=12)
+    generous, strict = Party(settings), Party(settings, budget=8.0)
+    for round in generous.rounds:
+        generous.ask(round)
+    code = None
+    for round in strict.rounds:
+        try:
+            strict.ask(round)
+        except RequestRefused as error:
+            code = error.code
+            break
+    assert code == Refusal.BUDGET
+    assert 0 < len(strict.events) < len(generous.events)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"noise-stddev": 1e-6}, {"noise-stddev": None}, {"round": 0}, {"round": True}, {"round": 99}],
+)
+def test_requests_that_the_public_plan_does_not_say_are_refused(party, changes):
+    assert refusal(party.ask, party.rounds[0], **changes) == Refusal.REQUEST
+    assert party.events == []
+
+
+def test_unscheduled_round_is_refused(party):
+    other = next(t for t in range(1, 13) if t not in party.rounds)
+    assert refusal(party.ask, other) == Refusal.REQUEST
+
+
+@pytest.mark.parametrize(
+    "coefficients",
+    [np.zeros(511, np.float32), np.zeros(512, np.float64), np.full(512, np.nan, np.float32)],
+)
+def test_malformed_coefficients_are_refused_before_anything_is_spent(party, coefficients):
+    assert refusal(party.ask, party.rounds[0], coefficients) == Refusal.REQUEST
+    assert party.events == []
+
+
+def test_missing_public_key_is_refused_before_anything_is_spent(tiny):
+    party = Party(tiny(num_rounds=12, deterministic=False))
+    assert refusal(party.ask, party.rounds[0], **{"public-key": b"short"}) == Refusal.REQUEST
+    assert party.events == []
+
+
+def test_future_client_is_never_trained_on(tiny):
+    party = Party(tiny(num_rounds=12), client=4)
+    assert party.client.is_future
+    assert party.rounds == []
+    assert refusal(party.ask, 1) == Refusal.REQUEST
+    party.ask_context()
+
+
+def test_diagnostics_off_shares_nothing_noiseless(tiny):
+    party = Party(tiny(num_rounds=12, diagnostics="off"))
+    assert "label-counts" not in party.client.hello()
+    metrics = party.ask(party.rounds[0])[2]
+    assert set(metrics) == {"payload", "partition-id", "encode-ms"}
+    assert refusal(party.client.evaluate, [np.zeros(512, np.float32)], {}) == Refusal.DIAGNOSTICS
+
+
+def test_wire_message_names_its_event(party):
+    message = Release.FromString(party.ask(party.rounds[0])[2]["payload"])
+    assert (message.round, message.partition, message.k) == (party.rounds[0], 0, 512)

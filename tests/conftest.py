@@ -1,0 +1,46 @@
+"""Fixtures: a small, fast, real run on the real MNIST; the data set is fetched once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import common  # noqa: F401  (pins the numerics before torch is imported)
+from common.data.sources import fetch
+from common.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The cache of the data sets; MNIST is in it."""
+    path = Path(os.environ.get("PAPFL_DATA_DIR", "~/.cache/papfl")).expanduser()
+    fetch("mnist", path, report=lambda line: None)
+    return path
+
+
+@pytest.fixture
+def tiny(tmp_path, data_dir):
+    """Settings of a run of a few seconds: six clients, small batches; keyword arguments override."""
+
+    def make(**changes):
+        values = dict(
+            out_dir=str(tmp_path / "runs"),
+            data_dir=str(data_dir),
+            deterministic=True,
+            tensorboard=False,
+            num_participating=4,
+            num_future=2,
+            num_rounds=4,
+            records_per_client=60,
+            context_records=20,
+            train_fraction=0.8,
+            batch_records=24,
+            num_coefficients=512,
+            hidden_dim=16,
+            evaluate_every=2,
+            checkpoint_every=3,
+            channel="dg",
+        )
+        return Settings(**(values | changes))
+
+    return make

@@ -1,0 +1,69 @@
+"""One real `flwr run` on Ray: own port and FLWR_HOME, true outcome, and the same bits as in process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server_app.results import RunFolder
+from simulations.run import run_in_process, run_on_ray
+from simulations.superlink import LocalSuperLink, SuperLinkError
+
+pytestmark = pytest.mark.integration
+
+
+def outcome(settings):
+    folder = RunFolder(settings)
+    rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
+    summary = json.loads(folder.summary.read_text())
+    return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
+
+
+def processes_of(home):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"FLWR_HOME={home}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+@pytest.mark.parametrize("channel", ["lrsuq"])
+def test_ray_and_in_process_runs_are_bit_identical(tiny, tmp_path, channel, monkeypatch):
+    """ω, metrics and ledgers. Afterwards no process of the run is left."""
+    homes = []
+    original = LocalSuperLink.__init__
+
+    def remember(self):
+        original(self)
+        homes.append(self.home)
+
+    monkeypatch.setattr(LocalSuperLink, "__init__", remember)
+    on_ray = tiny(out_dir=str(tmp_path / "ray"), channel=channel, num_rounds=3)
+    rounds = [row["round"] for row in run_on_ray(on_ray)]
+    assert rounds == [1, 2, 3]
+    here = tiny(out_dir=str(tmp_path / "here"), channel=channel, num_rounds=3)
+    assert len(list(run_in_process(here))) == 3
+    assert outcome(on_ray) == outcome(here)
+    assert processes_of(homes[0]) == []
+
+
+def test_run_that_fails_returns_non_zero_and_shows_the_cause(tiny, tmp_path):
+    """`flwr run` itself would return 0. The basis cannot be built with k above d_theta: every client refuses."""
+    command = [
+        sys.executable, "-m", "simulations.cli", "run", "--num-participating", "2", "--num-future", "0",
+        "--num-rounds", "2", "--num-coefficients", "100000", "--data-dir", tiny().data_dir, "--out-dir", str(tmp_path),
+    ]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "refused (SETTINGS)" in result.stderr
+
+
+def test_superlink_that_cannot_run_the_app_says_so(tmp_path):
+    with LocalSuperLink() as superlink, pytest.raises(SuperLinkError, match="flwr run failed"):
+        superlink.submit(tmp_path, {}, "num-supernodes=2")
