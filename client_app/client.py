@@ -107,7 +107,7 @@ class PersonalClient(NumPyClient):
             return gradient
 
         channel = make_channel(self._settings)
-        k = self._settings.num_coefficients
+        k = self._rules.space.dim
         message, encode_ms = self._release(config, release, coefficients.tobytes(), channel, k, update)
         metrics: Config = {"payload": message, "partition-id": self._client, "encode-ms": encode_ms}
         if self._settings.diagnostics != "off":
@@ -168,7 +168,7 @@ class PersonalClient(NumPyClient):
         return total / self._settings.context_records
 
     def _coefficients(self, parameters: list[np.ndarray]) -> np.ndarray:
-        k = self._settings.num_coefficients
+        k = self._rules.space.dim
         if len(parameters) != 1 or parameters[0].shape != (k,) or parameters[0].dtype != np.float32:
             raise RequestRefused(Refusal.REQUEST, f"coefficients must be one float32 array of shape ({k},)")
         if not np.isfinite(parameters[0]).all():

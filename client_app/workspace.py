@@ -51,7 +51,7 @@ class Workspace:
             device=settings.device,
         )
         self.basis: Basis = make_basis(
-            settings.basis, self.model.dim, settings.num_coefficients, seed=settings.seed, device=settings.device
+            self.rules.space.basis, self.model.dim, self.rules.space.dim, seed=settings.seed, device=settings.device
         )
         self.gradients = CoefficientGradients(self.model, self.basis)
         self.shift, self.scale = standardization(spec, settings.input_scaling)

@@ -9,6 +9,7 @@ from common.data.catalog import DATASETS, DatasetSpec
 from common.privacy.plan import PrivacyPlan, Releases, make_plan
 from common.schedule import Schedule, make_schedule
 from common.settings import Settings
+from common.space import Space, space_of
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Rules:
     settings: Settings
     spec: DatasetSpec
     schedule: Schedule
+    space: Space
     context_map: ContextMap
     releases: Releases
     plan: PrivacyPlan
@@ -41,6 +43,7 @@ def make_rules(settings: Settings) -> Rules:
         settings=settings,
         spec=spec,
         schedule=schedule,
+        space=space_of(settings, spec),
         context_map=context_map,
         releases=Releases(settings, context_map),
         plan=make_plan(settings, schedule, context_map),

@@ -147,7 +147,13 @@ class Settings:
     context_gain: float = _float(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
 
     # Generator and its optimiser (on the server).
-    variant: str = _choice("ours", ("ours",), "map from context to coefficients", "generator")
+    variant: str = _choice(
+        "ours",
+        ("ours", "global", "full", "deeplin", "direct", "deeplin-u0", "factorized-u0", "radial-u0", "replay-u0"),
+        "map from context to coefficients: the method, its comparators, the geometry controls (docs/method.md, section 8)",
+        "generator",
+    )
+    replay_gains: str = _text("", "metrics.jsonl of the factorized-u0 run whose gains replay-u0 replays", "generator")
     hidden_dim: int = _int(100, "r, width of the hidden state", "generator", at_least=1)
     activation: str = _choice(
         "tanh",
@@ -254,6 +260,10 @@ class Settings:
                 f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {self.server_momentum!r}."
             )
 
+        if bool(self.replay_gains) != (self.variant == "replay-u0"):
+            raise ValueError(
+                f"replay-gains must be given for variant 'replay-u0' and for it alone. Received {self.replay_gains!r}."
+            )
         if self.block_size not in (1, 4):
             raise ValueError(f"block-size must be 1 or 4. Received {self.block_size}.")
         if self.noise_stddev == 0 and self.channel != "dg":
@@ -329,6 +339,7 @@ class Settings:
             "round-timeout",
             "federation-timeout",
             "preset",
+            "replay-gains",  # named by the run that they come from
         }
         kept = {key: value for key, value in self.to_config().items() if key not in outside}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -1,71 +1,26 @@
-"""Generators: maps from a client's context to the coefficients of its personal model (docs/method.md, eq. 3).
-
-A variant is one `torch.nn.Module` with `forward(context) → a (k,)` and, for the diagnostics, `hidden(context) → h (r,)`.
-Its Jacobian is autograd's business, so eq. 6 needs nothing from it. A new variant is one class and one line in
-`VARIANTS`.
-"""
+"""The generator: a variant together with the cached contexts and how they enter it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from torch import nn
 
 from common.context import ContextEntry
 from common.randomness import Purpose, public_generator
-from common.settings import Settings
-
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
-
-
-class Variant(nn.Module):
-    """What the rest of the server knows of a variant."""
-
-    def hidden(self, context: torch.Tensor) -> torch.Tensor:
-        """h_i: (2s,) → (r,)."""
-        raise NotImplementedError
-
-    def forward(self, context: torch.Tensor) -> torch.Tensor:
-        """a_i: (2s,) → (k,)."""
-        raise NotImplementedError
-
-
-class Ours(Variant):
-    """a = W h_ψ(c), h_ψ a two-layer perceptron 2s → r → r (eq. 3)."""
-
-    def __init__(self, settings: Settings, context_dim: int) -> None:
-        super().__init__()
-        activation = ACTIVATIONS[settings.activation]
-        r = settings.hidden_dim
-        self.network = nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), activation())
-        self.output = nn.Linear(r, settings.num_coefficients, bias=False)  # W
-        if settings.output_init == "zero":
-            nn.init.zeros_(self.output.weight)
-
-    def hidden(self, context: torch.Tensor) -> torch.Tensor:
-        """See `Variant.hidden`."""
-        h: torch.Tensor = self.network(context)
-        return h
-
-    def forward(self, context: torch.Tensor) -> torch.Tensor:
-        """See `Variant.forward`."""
-        a: torch.Tensor = self.output(self.hidden(context))
-        return a
-
-
-VARIANTS: dict[str, Callable[[Settings, int], Variant]] = {"ours": Ours}
+from common.rules import Rules
+from server_app.variants import VARIANTS
 
 
 class Generator:
-    """A variant together with the cached contexts and how they enter it."""
+    """Context → coefficients for every client, and the gradient of eq. 6."""
 
-    def __init__(self, settings: Settings, context_dim: int) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self._settings = rules.settings
+        public = torch.tensor(rules.context_map.constant(0.5), dtype=torch.float32)  # u_0
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(public_generator(settings.seed, Purpose.GENERATOR).integers(2**63)))
-            self.variant = VARIANTS[settings.variant](settings, context_dim).to(settings.device)
-        self._settings = settings
+            torch.manual_seed(int(public_generator(self._settings.seed, Purpose.GENERATOR).integers(2**63)))
+            variant = VARIANTS[self._settings.variant](self._settings, rules.space.dim, public)
+        self.variant = variant.to(self._settings.device)
         self.contexts: dict[int, np.ndarray] = {}
         self._inputs: dict[int, torch.Tensor] = {}
         self.entry: ContextEntry | None = None
@@ -91,17 +46,19 @@ class Generator:
     def coefficients(self, client: int) -> np.ndarray:
         """a_i: (k,) float32."""
         with torch.no_grad():
-            a: np.ndarray = self.variant(self._inputs[client]).cpu().numpy()
+            a: np.ndarray = self.variant(self._inputs[client]).cpu().numpy().copy()
         return a
 
-    def hidden_norm_squared(self, client: int) -> float:
-        """‖h_i‖², the isotropic gain of eq. 9."""
+    def hidden(self, client: int) -> np.ndarray | None:
+        """h_i: (r,) float64; None for a variant without a hidden state."""
         with torch.no_grad():
-            return float(self.variant.hidden(self._inputs[client]).double().square().sum())
+            h = self.variant.hidden(self._inputs[client])
+        return None if h is None else h.double().cpu().numpy()
 
-    def accumulate(self, updates: dict[int, np.ndarray]) -> None:
+    def accumulate(self, updates: dict[int, np.ndarray], round: int) -> None:
         """Leave (1/|S|) Σ J_iᵀ g̃_i in the parameters' gradients (eq. 6), clients in ascending order."""
         self.variant.zero_grad(set_to_none=True)
+        weight = self.variant.gain(round) / len(updates)
         for client in sorted(updates):
             update = torch.tensor(updates[client], dtype=torch.float32, device=self._settings.device)
-            torch.dot(update / len(updates), self.variant(self._inputs[client])).backward()
+            torch.dot(update * weight, self.variant(self._inputs[client])).backward()

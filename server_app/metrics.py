@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from common.data.splits import is_future
@@ -10,6 +10,7 @@ from common.protocol import METRICS
 from common.rules import Rules
 from common.settings import Settings
 from server_app.federation import Replies
+from server_app.generator import Generator
 
 
 def mean(values: Iterable[float]) -> float:
@@ -28,8 +29,16 @@ def training(replies: Replies, rules: Rules) -> dict[str, Any]:
             row[key.replace("-", "_")] = mean(values)
     noise = rules.plan.noise_stddev
     if "update_norm" in row and noise > 0:
-        row["signal_to_noise"] = row["update_norm"] / (noise * rules.settings.num_coefficients**0.5)
+        row["signal_to_noise"] = row["update_norm"] / (noise * rules.space.dim**0.5)
     return row
+
+
+def hidden(generator: Generator, clients: Collection[int]) -> dict[str, float]:
+    """‖h_i‖², the isotropic gain of eq. 9: mean over `clients`; nothing for a variant without a hidden state."""
+    states = [generator.hidden(client) for client in sorted(clients)]
+    if any(state is None for state in states):
+        return {}
+    return {"hidden_norm_squared": mean(float(state @ state) for state in states if state is not None)}
 
 
 def evaluation_due(settings: Settings, round: int) -> bool:

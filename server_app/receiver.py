@@ -43,8 +43,7 @@ class Receiver:
         self, replies: Replies, round: int, sent: Mapping[int, np.ndarray]
     ) -> tuple[dict[int, np.ndarray], dict[str, Any]]:
         """Decoded coefficient gradients, client → (k,) float32, and what they cost on the wire (means over clients)."""
-        settings = self._rules.settings
-        k, noise = settings.num_coefficients, self._rules.plan.noise_stddev
+        k, noise = self._rules.space.dim, self._rules.plan.noise_stddev
         updates, message_bytes, payload_bytes = {}, 0, 0
         started = time.perf_counter()
         for client in sorted(replies.accepted):

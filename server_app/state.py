@@ -21,7 +21,7 @@ class ServerState:
 
     def __init__(self, rules: Rules, folder: RunFolder) -> None:
         self.rules, self.settings, self.folder = rules, rules.settings, folder
-        self.generator = Generator(self.settings, rules.context_map.dim)
+        self.generator = Generator(rules)
         self.optimizer = ServerOptimizer(self.settings, self.generator.variant.parameters())
         self.ledger = Ledger()
         self.journal = Journal(folder.journal)
@@ -57,8 +57,8 @@ class ServerState:
         """
         row["learning_rate"] = learning_rate(self.settings, round)
         if updates:
-            row["hidden_norm_squared"] = metrics.mean(self.generator.hidden_norm_squared(c) for c in updates)
-            self.generator.accumulate(updates)
+            row.update(metrics.hidden(self.generator, updates))
+            self.generator.accumulate(updates, round)
             self.optimizer.step(round)
 
     def checkpoint(self, round: int) -> None:

@@ -16,6 +16,7 @@ from common.data.cache import DataError
 from common.data.sources import fetch, import_file, known_names
 from common.presets import PRESETS
 from common.settings import AUTO, Settings
+from simulations.experiments import EXPERIMENTS, grid
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="papfl", description=__doc__)
     commands = parser.add_subparsers(required=True)
     _add_run(commands)
+    _add_sweep(commands)
     _add_data(commands)
     _add_settings(commands)
     options = parser.parse_args(arguments)
@@ -111,6 +113,52 @@ def _parser(spec: dataclasses.Field[Any]) -> Any:
         return text
 
     return parse
+
+
+def _add_sweep(commands: Any) -> None:
+    sweep = commands.add_parser(
+        "sweep", help="many runs, resumable, as Ray tasks", description="Experiments of the paper."
+    )
+    sweep.add_argument("experiment", metavar="EXPERIMENT", help=f"{', '.join(EXPERIMENTS)}, or a grid in a .toml file")
+    sweep.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of the result files")
+    sweep.add_argument("--work", type=Path, default=Path("runs/sweep"), help="folder of unfinished runs")
+    sweep.add_argument("--data-dir", default=Settings.data_dir)
+    sweep.add_argument("--seeds", type=int, nargs="+", help="instead of the experiment's own")
+    sweep.add_argument("--rounds", type=int, help="instead of the preset's")
+    sweep.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once on this machine")
+    sweep.add_argument("--address", help="of a Ray cluster; --results and --work must be shared with it")
+    sweep.add_argument("--dry-run", action="store_true", help="print the plan and a time estimate, run nothing")
+    sweep.set_defaults(handler=_sweep)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from simulations import sweep
+
+    runs = grid(options.experiment, seeds=options.seeds, rounds=options.rounds)
+    results = options.results.resolve()
+    plan = sweep.make_plan(runs, results)
+    console = Console()
+    hours = plan.seconds / 3600
+    console.print(
+        f"{len(runs)} runs: {plan.done} done, {len(plan.todo)} to do, about {hours:.2f} CPU hours "
+        f"({hours / max(1, options.jobs):.2f} hours with --jobs {options.jobs})"
+    )
+    if options.dry_run:
+        for settings in plan.todo:
+            console.print(f"  {sweep.describe(settings)}", markup=False, highlight=False)
+        return 0
+    failures = sweep.run_sweep(
+        plan,
+        results=results,
+        work=options.work.resolve(),
+        data_dir=Path(options.data_dir).expanduser().resolve(),
+        jobs=options.jobs,
+        address=options.address,
+        console=console,
+    )
+    for line in failures:
+        console.print(f"failed: {line}", markup=False)
+    return 1 if failures else 0
 
 
 def _add_data(commands: Any) -> None:

@@ -62,7 +62,7 @@ def _train_alone(space: Workspace, client: int) -> float:
     settings, rules = space.settings, space.rules
     parts = split(settings, client, len(space.records(client)))
     device = space.model.device
-    coefficients = torch.zeros(settings.num_coefficients, device=device)
+    coefficients = torch.zeros(rules.space.dim, device=device)
     rounds = [t + 1 for t, clients in enumerate(rules.schedule.rounds) if client in clients]
     for participation, round in enumerate(rounds):
         positions = batch(settings, client, round, participation, parts.train)
@@ -75,7 +75,7 @@ def _train_alone(space: Workspace, client: int) -> float:
             denominator=settings.batch_records,
         )
         key = seed_key(settings.seed, Purpose.LOCAL_ONLY, client, round) if settings.deterministic else fresh_key()
-        noise = rules.plan.noise_stddev * KeyStream(key).gaussian(settings.num_coefficients)
+        noise = rules.plan.noise_stddev * KeyStream(key).gaussian(rules.space.dim)
         release = result.gradient.cpu().numpy() + noise
         coefficients -= settings.eta * torch.tensor(release.astype(np.float32), device=device)
     space.model.load(space.theta(coefficients))

@@ -12,6 +12,7 @@ import torch
 from common.basis.dct import CosineBasis
 from common.basis.dense import DenseBasis
 from common.basis.fold import FoldBasis
+from common.basis.identity import IdentityBasis
 from common.validation import one_of
 
 
@@ -28,7 +29,7 @@ class Basis(Protocol):
         """G P. `gradients`: (n, d_theta) float32. Returns (n, k) float32, written to `out` if given."""
 
 
-BASES: dict[str, type] = {"fold": FoldBasis, "dct": CosineBasis, "dense": DenseBasis}
+BASES: dict[str, type] = {"fold": FoldBasis, "dct": CosineBasis, "dense": DenseBasis, "identity": IdentityBasis}
 
 
 def make_basis(kind: str, dim: int, num_coefficients: int, *, seed: int, device: str = "cpu") -> Basis:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from common.rules import make_rules
 from common.settings import Settings
 from server_app.generator import Generator
 from server_app.optimizer import ServerOptimizer, learning_rate
@@ -13,7 +14,7 @@ def make(**changes):
     settings = Settings(
         **(dict(num_participating=2, num_future=1, num_coefficients=12, hidden_dim=5, output_init="default") | changes)
     )
-    generator = Generator(settings, 2)
+    generator = Generator(make_rules(settings))
     generator.set_contexts(CONTEXTS)
     return settings, generator
 
@@ -38,7 +39,7 @@ def test_update_is_equation_6():
     rng = np.random.default_rng(0)
     updates = {0: rng.standard_normal(12).astype(np.float32), 1: rng.standard_normal(12).astype(np.float32)}
     expected = jacobian_step(generator, updates, 0.3)
-    generator.accumulate(updates)
+    generator.accumulate(updates, 1)
     optimizer.step(1)
     for parameter, value in zip(generator.variant.parameters(), expected, strict=True):
         assert torch.allclose(parameter.double(), value, atol=1e-6)
@@ -48,8 +49,8 @@ def test_clients_are_summed_in_partition_order():
     updates = {1: np.ones(12, np.float32), 0: np.full(12, 0.3, np.float32)}
     _, first = make()
     _, second = make()
-    first.accumulate(updates)
-    second.accumulate(dict(sorted(updates.items())))
+    first.accumulate(updates, 1)
+    second.accumulate(dict(sorted(updates.items())), 1)
     for p, q in zip(first.variant.parameters(), second.variant.parameters(), strict=True):
         assert torch.equal(p.grad, q.grad)
 
@@ -57,7 +58,7 @@ def test_clients_are_summed_in_partition_order():
 def test_zero_output_starts_every_client_at_the_reference_model():
     _, generator = make(output_init="zero")
     assert not generator.coefficients(2).any()
-    assert generator.hidden_norm_squared(2) > 0
+    assert generator.hidden(2) @ generator.hidden(2) > 0
 
 
 def test_standardisation_looks_at_participating_clients_alone():
@@ -79,14 +80,14 @@ def test_optimiser_state_survives_a_round_trip(changes):
     optimizer = ServerOptimizer(settings, generator.variant.parameters())
     update = {0: np.ones(12, np.float32)}
     for round in (1, 2):
-        generator.accumulate(update)
+        generator.accumulate(update, 1)
         optimizer.step(round)
     _, other = make(**changes)
     other.variant.load_state_dict({k: v.clone() for k, v in generator.variant.state_dict().items()})
     restored = ServerOptimizer(settings, other.variant.parameters())
     restored.load_tensors({k: v.clone() for k, v in optimizer.tensors().items()})
     for one, opt in ((generator, optimizer), (other, restored)):
-        one.accumulate(update)
+        one.accumulate(update, 1)
         opt.step(3)
     for p, q in zip(generator.variant.parameters(), other.variant.parameters(), strict=True):
         assert torch.equal(p, q)

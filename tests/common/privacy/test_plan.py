@@ -67,7 +67,7 @@ def test_cyclic_batches_cost_at_most_the_documented_number_of_releases():
     """T = 36, 333 of 800 records: a record is in at most 15 batches, and σ falls by a third."""
     changes = dict(num_participating=2, clients_per_round=2, num_rounds=36, num_future=0)
     *_, uniform = plan_of(**changes)
-    settings, schedule, releases, cyclic = plan_of(**changes, batch_schedule="cyclic")
+    settings, _, releases, cyclic = plan_of(**changes, batch_schedule="cyclic")
     events = [releases.gradient(0, t, t - 1, 1.0) for t in range(1, 37)]
     counts = np.bincount(np.concatenate([event.records for event in events]), minlength=1000)
     assert counts.max() == math.ceil(36 * 333 / 800) == 15

@@ -1,0 +1,36 @@
+"""Which space a variant's releases live in: coefficients of a basis (R^k), or the model's parameters (R^d_theta).
+
+Both sides must know it before anything is sent: it decides what a client differentiates, clips and encodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.data.catalog import DatasetSpec
+from common.model import MODELS
+from common.settings import Settings
+
+# Variants that release full-model gradients and need no basis (docs/method.md, section 8).
+PARAMETER_SPACE = ("global", "full")
+
+
+@dataclass(frozen=True)
+class Space:
+    """The space of a run's releases.
+
+    Attributes:
+        basis: kind of basis; "identity" for parameter space.
+        dim: k, coordinates of one release.
+    """
+
+    basis: str
+    dim: int
+
+
+def space_of(settings: Settings, spec: DatasetSpec) -> Space:
+    """The space of the settings' variant."""
+    if settings.variant not in PARAMETER_SPACE:
+        return Space(settings.basis, settings.num_coefficients)
+    model = MODELS[settings.model](spec.image_shape, spec.num_classes)
+    return Space("identity", sum(parameter.numel() for parameter in model.parameters()))

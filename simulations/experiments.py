@@ -1,0 +1,154 @@
+"""The paper's experiments as grids of settings (docs/method.md, section 9): what to run, nothing about how.
+
+A cell is a set of changes to the paper preset; a grid is cells x seeds. `papfl sweep grid.toml` takes one's own: tables
+`[fixed]` (settings of every run) and `[vary]` (lists of values, all combinations), and optionally `seeds`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.settings import Settings
+
+Cell = dict[str, Any]
+SEEDS: tuple[int, ...] = (41, 42, 43, 44, 45)
+DATASETS = ("mnist", "cifar10")
+EPSILONS = (4.0, 8.0, 16.0, 32.0)
+
+# Names in tables are (variant, channel) pairs.
+MAIN_VARIANTS: tuple[Cell, ...] = (
+    {"variant": "global", "channel": "dg"},
+    {"variant": "full", "channel": "dg"},
+    {"variant": "deeplin", "channel": "dg"},
+    {"variant": "ours", "channel": "dg"},
+    {"variant": "ours", "channel": "lrsuq"},
+)
+CONTROLS = ("direct", "deeplin-u0", "factorized-u0", "radial-u0", "replay-u0", "ours")
+
+
+def _table1(epsilons: Sequence[float] = EPSILONS) -> list[Cell]:
+    """End-to-end comparison: data sets x budgets x five variants."""
+    return [
+        {"dataset": dataset, "epsilon": epsilon, **variant}
+        for epsilon in epsilons
+        for dataset in DATASETS
+        for variant in MAIN_VARIANTS
+    ]
+
+
+def _table2() -> list[Cell]:
+    """Heterogeneity at ε = 16."""
+    return [
+        {"dataset": dataset, "dirichlet-alpha": alpha, "variant": variant, "channel": "dg"}
+        for dataset in DATASETS
+        for alpha in (0.1, 0.3, 0.5, 1.0)
+        for variant in ("full", "ours")
+    ]
+
+
+def _figure1a() -> list[Cell]:
+    """Coefficient dimension on CIFAR-10."""
+    return [
+        {"dataset": "cifar10", "num-coefficients": k, "variant": "ours", "channel": "dg"}
+        for k in (4096, 8192, 16384, 32768, 65536)
+    ]
+
+
+def _geometry() -> list[Cell]:
+    """Six controls without noise and at ε = 16. Replay names the run whose gains it needs: the sweep fills them in."""
+    cells = []
+    for dataset in DATASETS:
+        for noise in ("auto", 0.0):
+            for variant in CONTROLS:
+                cells.append({"dataset": dataset, "noise-stddev": noise, "variant": variant, "channel": "dg"})
+    return cells
+
+
+def _table3() -> list[Cell]:
+    """The channel on CIFAR-10 at ε = 16."""
+    return [{"dataset": "cifar10", "variant": "ours", "channel": channel} for channel in ("dg", "dg-q12", "lrsuq")]
+
+
+def _context_noise() -> list[Cell]:
+    """The context's signal-to-noise alone: σ_g as in the paper preset, σ_c a fraction of it (an unequal budget)."""
+    return [
+        {"dataset": dataset, "variant": "ours", "channel": "dg", "context-noise-ratio": ratio}
+        for dataset in DATASETS
+        for ratio in (1.0, 0.3, 0.1)
+    ]
+
+
+EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
+    "table1": _table1,
+    "table1-eps16": lambda: _table1((16.0,)),
+    "table2": _table2,
+    "figure1a": _figure1a,
+    "geometry": _geometry,
+    "table3": _table3,
+    "context-noise": _context_noise,
+}
+
+# Of every run of a sweep: reproduction on public data, few evaluations, small files.
+_SWEEP: Cell = {
+    "preset": "paper",
+    "deterministic": True,
+    "tensorboard": False,
+    "checkpoint-every": 100,
+}
+
+
+def evaluation_cadence(num_rounds: int) -> int:
+    """At the last round and at four points before."""
+    return max(1, num_rounds // 5)
+
+
+def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | None = None) -> list[Settings]:
+    """The runs of an experiment, or of a TOML grid of one's own; seeds outermost, so that early results are balanced.
+
+    Raises:
+        ValueError: neither an experiment nor a readable grid file, or settings that don't exist.
+    """
+    if experiment in EXPERIMENTS:
+        cells, own_seeds = EXPERIMENTS[experiment](), tuple(SEEDS)
+    elif experiment.endswith(".toml"):
+        cells, own_seeds = _read_grid(Path(experiment))
+    else:
+        raise ValueError(
+            f"EXPERIMENT must be one of {', '.join(EXPERIMENTS)}, or a .toml file. Received {experiment!r}."
+        )
+    changes: Cell = {} if rounds is None else {"num-rounds": rounds}
+    result = []
+    for seed in seeds or own_seeds:
+        for cell in cells:
+            config = {**_SWEEP, **cell, **changes, "seed": seed}
+            config.setdefault("evaluate-every", evaluation_cadence(config.get("num-rounds", Settings.num_rounds)))
+            if config["variant"] == "replay-u0":
+                config["replay-gains"] = GAINS_PLACEHOLDER
+            result.append(Settings.from_config(config))
+    return list(dict.fromkeys(result))
+
+
+# A replay run's gains come from another run of the same sweep; its file is known once that run exists.
+GAINS_PLACEHOLDER = "<factorized-u0 run of the same settings>"
+
+
+def _read_grid(path: Path) -> tuple[list[Cell], tuple[int, ...]]:
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"grid file must be readable TOML. Received {path}: {error}.") from None
+    unknown = set(content) - {"fixed", "vary", "seeds"}
+    if unknown:
+        raise ValueError(
+            f"grid file must have only `seeds`, [fixed] and [vary]. Received {', '.join(sorted(unknown))}."
+        )
+    fixed, vary = content.get("fixed", {}), content.get("vary", {})
+    cells = [
+        {"variant": "ours", **fixed, **dict(zip(vary, values, strict=True))}
+        for values in itertools.product(*vary.values())
+    ]
+    return cells, tuple(content.get("seeds", SEEDS))

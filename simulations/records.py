@@ -1,0 +1,85 @@
+"""Result files: one small JSON file per finished run, named by the hash of what decides the result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from common.numerics import NUMERICS_VERSION
+from common.settings import Settings
+
+Record = dict[str, Any]
+
+
+def run_hash(settings: Settings) -> str:
+    """Name of a run: hash of its settings and of the arithmetic's version, 16 hexadecimal digits."""
+    return hashlib.sha256(f"{settings.digest()}|{NUMERICS_VERSION}".encode()).hexdigest()[:16]
+
+
+def record_of(settings: Settings, summary: dict[str, Any], rows: list[dict[str, Any]], cpu_seconds: float) -> Record:
+    """What a report needs of a finished run, in at most 20 KB: the summary and short traces of its rounds."""
+    defaults = Settings().to_config()
+    changed = {key: value for key, value in settings.to_config().items() if value != defaults[key]}
+    for place in ("out-dir", "data-dir", "run-name", "replay-gains", "resume"):
+        changed.pop(place, None)
+    privacy = {key: value for key, value in summary["privacy"].items() if key != "epsilon_per_client"}
+    evaluations = [
+        {
+            "round": row["round"],
+            "seen": row.get("seen_accuracy"),
+            "future": row.get("future_accuracy"),
+        }
+        for row in rows
+        if "seen_accuracy" in row
+    ]
+    per_client = {client: round(value, 4) for client, value in (summary["accuracy"]["per_client"] or {}).items()}
+    return {
+        "settings": changed,
+        "digest": settings.digest(),
+        "numerics": summary["numerics"],
+        "privacy": privacy,
+        "noise": summary["noise"],
+        "accuracy": {**summary["accuracy"], "per_client": per_client},
+        "evaluations": evaluations,
+        "references": summary["references"],
+        "partition": summary["partition"].get("sha256"),
+        "uplink": summary["uplink"],
+        "traces": {
+            key: _trace(rows, key) for key in ("loss", "update_norm", "clipped_fraction", "hidden_norm_squared")
+        },
+        "milliseconds": {key: _median(rows, key) for key in ("gradient_ms", "encode_ms", "decode_ms")},
+        "failed_replies": summary["failed_replies"],
+        "cpu_seconds": round(cpu_seconds, 1),
+        "generator_digest": summary["generator_digest"],
+    }
+
+
+def _trace(rows: list[dict[str, Any]], key: str, points: int = 50) -> list[float]:
+    """Means of consecutive stretches of rounds: `points` numbers at most."""
+    values = [row[key] for row in rows if key in row]
+    size = max(1, -(-len(values) // points))
+    return [
+        float(f"{sum(part) / len(part):.5g}") for i in range(0, len(values), size) if (part := values[i : i + size])
+    ]
+
+
+def _median(rows: list[dict[str, Any]], key: str) -> float | None:
+    values = sorted(row[key] for row in rows if key in row)
+    return round(values[len(values) // 2], 3) if values else None
+
+
+def write_record(folder: Path, settings: Settings, record: Record) -> Path:
+    """Write a result file, atomically."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{run_hash(settings)}.json"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=1) + "\n")
+    temporary.replace(path)
+    return path
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All result files of a folder (and of folders in it), in the order of their names."""
+    return [json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))]

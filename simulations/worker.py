@@ -1,0 +1,52 @@
+"""One run of a sweep, in whatever process Ray starts for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import common  # noqa: F401  (pins the numerics before torch is imported)
+from common.settings import Settings
+
+
+def execute(config: dict[str, Any], results: str, work: str) -> float:
+    """Run or continue one simulation and write its result file; returns the seconds of CPU time of this call.
+
+    Args:
+        config: settings as flat keys.
+        results: folder of the result files.
+        work: folder of unfinished runs; the run's own folder goes when it is finished, but for its recorded gains.
+    """
+    from client_app.app import app
+    from server_app.app import run
+    from server_app.results import RunFolder
+    from simulations.grid import InProcessGrid
+    from simulations.records import record_of, run_hash, write_record
+
+    named = Settings.from_config(config)
+    name = run_hash(named)
+    settings = dataclasses.replace(named, run_name=name, out_dir=work, resume=(Path(work) / name).exists())
+    started = time.process_time()
+    folder = RunFolder(settings)
+    if folder.summary.exists():  # interrupted between the summary and the result file
+        import json
+
+        summary = json.loads(folder.summary.read_text())
+    else:
+        summary = run(InProcessGrid(app, settings), settings)
+    seconds = time.process_time() - started
+    write_record(Path(results), named, record_of(named, summary, folder.read_metrics(), seconds))
+    if settings.variant == "factorized-u0":
+        shutil.copy(folder.metrics, gains_path(Path(work), named))
+    shutil.rmtree(folder.path)
+    return seconds
+
+
+def gains_path(work: Path, settings: Settings) -> Path:
+    """Where the recorded gains of a factorized-u0 run are kept for replays."""
+    from simulations.records import run_hash
+
+    return work / f"gains-{run_hash(settings)}.jsonl"
