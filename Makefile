@@ -1,0 +1,79 @@
+# The README's two commands are `make run` and `make test`; the rest is for developers.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+DATA_DIR ?= $(HOME)/.cache/papfl
+# Flower would otherwise build a second environment of several gigabytes for every run.
+export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION = 1
+export FLWR_TELEMETRY_ENABLED = 0
+export FLWR_DISABLE_UPDATE_CHECK = 1
+export PAPFL_DATA_DIR = $(DATA_DIR)
+
+.PHONY: run test test-slow lint proto bench bench-exactness results install install-dev warm-up clean
+
+# Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
+run: install warm-up
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl run --preset quick --data-dir $(DATA_DIR) --out-dir $(CURDIR)/runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
+
+# Install, fetch MNIST, pass the tests (unit and integration; one real `flwr run` on Ray).
+test: install-dev warm-up
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/python -m pytest
+
+test-slow: install-dev warm-up
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/python -m pytest -m slow
+
+lint: install-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# Regenerate the wire format's code; `make proto-check` fails if the committed file is not what the compiler writes.
+proto: install-dev
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. common/channel/channel.proto
+
+proto-check: proto
+	git diff --exit-code -- common/channel/channel_pb2.py common/channel/channel_pb2.pyi
+
+# Every figure that the README and docs quote, measured here.
+bench: install-bench warm-up
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.gradients
+	$(BIN)/python -m benchmarks.run_cost
+	$(BIN)/python -m benchmarks.codec
+	$(BIN)/python -m benchmarks.exactness
+	$(BIN)/python -m benchmarks.channels
+	$(BIN)/python -m benchmarks.messages
+
+# Tables and figures from the committed result files.
+results: install-bench
+	$(BIN)/papfl report --results docs/results --out docs/report
+
+# Compile the codec once, into the cache that all later processes share.
+warm-up:
+	$(BIN)/python -c "import common; from common.channel.lrsuq import warm_up; warm_up()"
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+install-bench: $(VENV)/.installed-bench
+
+$(VENV)/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'papfl needs Python 3.11 or newer')"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet -e '.[dev,bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
