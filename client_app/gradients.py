@@ -4,11 +4,12 @@ For every record: parameter gradient, projection on the basis, *joint* clip of a
 the fixed m_g, never by the number of records that happened to be usable: the sensitivity 2 C_g/m_g depends on it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
-from client_app.per_record import BLOCK, PerRecordGradients, per_record_gradients
+from client_app.per_record import CHUNK, PerRecordGradients, per_record_gradients
 from common.basis import Basis
 from common.model import FlatModel
 from common.validation import integer, number
@@ -35,7 +36,7 @@ class CoefficientGradients:
             raise ValueError(f"basis must have d_theta = {model.dim} rows. Received {basis.dim}.")
         self._model, self._basis = model, basis
         self._gradients = gradients or per_record_gradients(model)
-        self._rows = torch.empty(BLOCK, basis.num_coefficients, device=model.device)
+        self._rows = torch.empty(CHUNK, basis.num_coefficients, device=model.device)
 
     def __call__(
         self,
@@ -62,8 +63,7 @@ class CoefficientGradients:
         self._model.load(theta)
         total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
         loss, clipped, nonfinite = 0.0, 0, 0
-        for losses, parameter_gradients in self._gradients(inputs, labels):
-            rows = self._basis.project(parameter_gradients, out=self._rows[: len(losses)])
+        for losses, rows in self._chunks(inputs, labels):
             norms = torch.linalg.vector_norm(rows, dim=1)
             usable = torch.isfinite(norms)
             weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
@@ -80,3 +80,16 @@ class CoefficientGradients:
             clipped_fraction=clipped / max(1, len(inputs)),
             nonfinite_records=nonfinite,
         )
+
+    def _chunks(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Losses (c,) and coefficient gradients (c, k) of up to `CHUNK` records, projected block by block."""
+        losses, filled = [], 0
+        for block_losses, block in self._gradients(inputs, labels):
+            self._basis.project(block, out=self._rows[filled : filled + len(block)])
+            losses.append(block_losses)
+            filled += len(block)
+            if filled == CHUNK:
+                yield torch.cat(losses), self._rows
+                losses, filled = [], 0
+        if filled:
+            yield torch.cat(losses), self._rows[:filled]

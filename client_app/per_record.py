@@ -1,27 +1,31 @@
-"""Per-record parameter gradients G (n, d_theta), two ways behind one interface.
+"""Per-record parameter gradients (n, d_theta), two ways behind one interface.
 
-`GenericGradients` works for every model (torch.func). `LayerGradients` serves sequential models of convolutions and
-linear layers: one forward pass, one backward pass to the layers' outputs only, and the outer products written straight
-into the flat buffer. `per_record_gradients` picks the fast one where it applies; tests hold one against the other.
+`GenericGradients` works for every model on every device (torch.func). `LayerGradients` serves sequential models of
+convolutions and linear layers on a CPU: one forward pass, one backward pass to the layers' outputs only, and the outer
+products by compiled loops that skip what pooling and ReLU made zero. `per_record_gradients` picks the fast one where it
+applies; tests hold one against the other.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from common.compiled import load_compiled
 from common.model import FlatModel
 
-# Records per block: a block's gradients (BLOCK x d_theta floats) should stay near the cache. Part of the arithmetic.
-BLOCK = 16
-# Records per forward and backward pass of `LayerGradients`; a multiple of BLOCK.
-_CHUNK = 112
+# Records per block: a block's gradients (BLOCK x d_theta floats) should stay in the cache. Part of the arithmetic.
+BLOCK = 4
+# Records per forward and backward pass of `LayerGradients`, and per clip; a multiple of BLOCK.
+CHUNK = 112
 
 
 class PerRecordGradients(Protocol):
@@ -59,9 +63,8 @@ class GenericGradients:
             yield losses, rows
 
 
-_Taped = tuple[str, nn.Module, torch.Tensor, torch.Tensor]
 _PARAMETRIC = (nn.Conv2d, nn.Linear)
-_ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, nn.ELU, nn.Identity, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
+_ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.GELU, nn.Sigmoid, nn.ELU, nn.Identity, nn.MaxPool2d, nn.AvgPool2d)
 
 
 def _plain_convolution(layer: nn.Conv2d) -> bool:
@@ -71,27 +74,35 @@ def _plain_convolution(layer: nn.Conv2d) -> bool:
 
 
 def supports_layers(module: nn.Module) -> bool:
-    """True where `LayerGradients` applies: a flat sequence, plain convolutions, linear layers on vectors."""
-    if not isinstance(module, nn.Sequential):
+    """True where `LayerGradients` applies: a plain sequence of distinct layers of known types, convolutions without
+    stride or padding, linear layers on vectors. Subclasses, hooks, in-place and repeated layers may do anything."""
+    if type(module) is not nn.Sequential:
+        return False
+    layers = list(module._modules.values())
+    if len({id(layer) for layer in layers}) != len(layers):
         return False
     flat = False
-    for layer in module:
-        if isinstance(layer, nn.Flatten):
-            flat = layer.start_dim == 1
-        elif isinstance(layer, nn.Conv2d):
-            if not _plain_convolution(layer):
+    for layer in layers:
+        if layer is None or layer._forward_hooks or layer._forward_pre_hooks or getattr(layer, "inplace", False):
+            return False
+        if type(layer) is nn.Flatten:
+            if (layer.start_dim, layer.end_dim) != (1, -1):
                 return False
-        elif isinstance(layer, nn.Linear):
+            flat = True
+        elif type(layer) is nn.Conv2d:
+            if flat or not _plain_convolution(layer):
+                return False
+        elif type(layer) is nn.Linear:
             if not flat:
                 return False
-        elif not isinstance(layer, _ELEMENTWISE):
+        elif type(layer) not in _ELEMENTWISE:
             return False
-    parameters = [parameter for layer in module for parameter in layer.parameters()]
+    parameters = [parameter for layer in layers if layer is not None for parameter in layer.parameters()]
     return len({id(parameter) for parameter in parameters}) == len(parameters)
 
 
 class LayerGradients:
-    """Sequential models: gradients of layer outputs by autograd, outer products by hand.
+    """Sequential models on a CPU: gradients of layer outputs by autograd, outer products by compiled loops.
 
     The passes run on larger chunks than the outer products, and in channels-last memory, where pooling vectorises.
     """
@@ -99,19 +110,19 @@ class LayerGradients:
     def __init__(self, model: FlatModel) -> None:
         self._module = model.module
         self._offsets = model.offsets()
-        self._rows = torch.empty(BLOCK, model.dim, device=model.device)
-        self._scratch: dict[str, torch.Tensor] = {}
+        self._rows = torch.empty(BLOCK, model.dim)
+        self._kernels = load_compiled(Path(__file__).with_name("outer_products.py"))
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `PerRecordGradients`."""
-        for x, y in zip(inputs.split(_CHUNK), labels.split(_CHUNK), strict=True):
+        rows = self._rows.numpy()
+        for x, y in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
             losses, tape = self._passes(x, y)
             for start in range(0, len(x), BLOCK):
                 stop = min(start + BLOCK, len(x))
-                rows = self._rows[: stop - start]
-                for name, layer, incoming, delta in tape:
-                    self._outer_products(name, layer, incoming[start:stop], delta[start:stop], rows)
-                yield losses[start:stop], rows
+                for layer in tape:
+                    layer.write(self._kernels, slice(start, stop), rows)
+                yield losses[start:stop], self._rows[: stop - start]
 
     def _passes(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, list[_Taped]]:
         """Forward, and backward to the outputs of the parametric layers only: inputs and deltas of each."""
@@ -130,52 +141,47 @@ class LayerGradients:
                     taped.append((name, layer, incoming.detach(), hidden))
             losses = F.cross_entropy(hidden, labels, reduction="none")
             deltas = torch.autograd.grad(losses.sum(), [output for *_, output in taped])
-        return losses.detach(), [
-            (name, layer, incoming.contiguous(), delta)
+        tape = [
+            _Taped(self._offsets, name, layer, incoming, delta)
             for (name, layer, incoming, _), delta in zip(taped, deltas, strict=True)
         ]
+        return losses.detach(), tape
 
-    def _outer_products(
-        self, name: str, layer: nn.Module, incoming: torch.Tensor, delta: torch.Tensor, rows: torch.Tensor
+
+class _Taped:
+    """One parametric layer of a pass: its input, the gradient of its output, where its parameters live in θ."""
+
+    def __init__(
+        self,
+        offsets: dict[str, tuple[int, torch.Size]],
+        name: str,
+        layer: nn.Module,
+        x: torch.Tensor,
+        delta: torch.Tensor,
     ) -> None:
-        """Write one layer's gradients into `rows`."""
-        weight = self._view(rows, f"{name}.weight")
-        if isinstance(layer, nn.Conv2d):
-            self._convolution(name, layer, incoming, delta, weight)
-            bias_gradient = delta.sum((2, 3))
+        self._weight = offsets[f"{name}.weight"][0]
+        self._bias = offsets[f"{name}.bias"][0] if f"{name}.bias" in offsets else -1
+        self._kernel_size = layer.kernel_size if isinstance(layer, nn.Conv2d) else None
+        self._x, self._delta = _channels_last(x), _channels_last(delta)
+
+    def write(self, kernels: ModuleType, records: slice, rows: np.ndarray) -> None:
+        """Write this layer's gradients of some records into the first rows."""
+        x, delta = self._x[records], self._delta[records]
+        if self._kernel_size is None:
+            kernels.linear(x, delta, rows, self._weight, self._bias)
         else:
-            torch.mul(delta.unsqueeze(2), incoming.unsqueeze(1), out=weight)
-            bias_gradient = delta
-        if layer.bias is not None:
-            self._view(rows, f"{name}.bias").copy_(bias_gradient)
+            kernels.convolution(x, delta, *self._kernel_size, rows, self._weight, self._bias)
 
-    def _view(self, rows: torch.Tensor, parameter: str) -> torch.Tensor:
-        offset, shape = self._offsets[parameter]
-        return rows[:, offset : offset + shape.numel()].unflatten(1, shape)
 
-    def _convolution(
-        self, name: str, layer: nn.Conv2d, incoming: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
-    ) -> None:
-        """Weight gradients (n, out, in, kh, kw) from x (n, in, H, W) and δ (n, out, oh, ow): one batched product."""
-        n, channels = incoming.shape[:2]
-        _, outputs, height, width = delta.shape
-        patches = self._buffer(name, (n, channels, *layer.kernel_size, height, width), incoming)
-        patches.copy_(incoming.unfold(2, height, 1).unfold(3, width, 1))
-        product = torch.bmm(
-            patches.view(n, -1, height * width),
-            delta.permute(0, 2, 3, 1).reshape(n, height * width, outputs),
-        )
-        weight.copy_(product.transpose(1, 2).view(weight.shape))
-
-    def _buffer(self, name: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        """Scratch memory that is reused: fresh allocations of this size cost more than the arithmetic."""
-        size = math.prod(shape)
-        buffer = self._scratch.get(name)
-        if buffer is None or buffer.numel() < size:
-            buffer = self._scratch[name] = like.new_empty(size)
-        return buffer[:size].view(shape)
+def _channels_last(values: torch.Tensor) -> np.ndarray:
+    """(n, c, h, w) → (n, h, w, c), other shapes unchanged; contiguous."""
+    if values.dim() == 4:
+        values = values.permute(0, 2, 3, 1)
+    array: np.ndarray = values.contiguous().numpy()
+    return array
 
 
 def per_record_gradients(model: FlatModel) -> PerRecordGradients:
-    """The fastest implementation that supports `model`."""
-    return LayerGradients(model) if supports_layers(model.module) else GenericGradients(model)
+    """The fastest implementation that supports `model` where it lives."""
+    fast = model.device.type == "cpu" and supports_layers(model.module)
+    return LayerGradients(model) if fast else GenericGradients(model)

@@ -1,4 +1,8 @@
-"""Presets: named values for settings that are left at their default. Explicit settings win over them."""
+"""Presets: named values for settings that are left at their default.
+
+A setting with another value wins over the preset. Flower does not tell an explicit default from an absent one, so a
+setting that is *given* its default counts as left at it; `papfl run` refuses that combination.
+"""
 
 from typing import Any
 

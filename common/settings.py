@@ -323,12 +323,19 @@ class Settings:
         return cls(**values)
 
     def to_config(self) -> dict[str, Any]:
-        """The inverse of `from_config`: flat `kebab-case` keys, "auto" for None."""
-        values = dataclasses.asdict(self)
+        """Flat `kebab-case` keys, "auto" for None: `from_config` gives the same settings back.
+
+        The preset is "paper", which changes nothing: its values are resolved already.
+        """
+        values = {**dataclasses.asdict(self), "preset": "paper"}
         return {_key(name): AUTO if value is None else value for name, value in values.items()}
 
     def digest(self) -> str:
-        """Hash of the settings that decide a result (not of where it is written or shown)."""
+        """Hash of the settings that decide a result (not of where it is written or shown).
+
+        Settings at their default do not enter: a setting that is added later leaves the hashes of earlier results
+        alone. Whoever changes a default raises `common.numerics.NUMERICS_VERSION`.
+        """
         outside = {
             "run-name",
             "out-dir",
@@ -338,10 +345,10 @@ class Settings:
             "checkpoint-every",
             "round-timeout",
             "federation-timeout",
-            "preset",
             "replay-gains",  # named by the run that they come from
         }
-        kept = {key: value for key, value in self.to_config().items() if key not in outside}
+        defaults = Settings().to_config()
+        kept = {k: v for k, v in self.to_config().items() if k not in outside and v != defaults[k]}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,12 +1,15 @@
 """The signed strided fold: column j of P has random signs on the entries {j, j+k, j+2k, …}, scaled to length one.
 
 The columns have disjoint supports, so they are orthogonal by construction. Strided slices need no gather: both maps
-are a loop of ⌈d_theta/k⌉ multiply-adds over contiguous slices.
+are a loop of ⌈d_theta/k⌉ multiply-adds over contiguous slices (compiled on a CPU).
 """
+
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from common.compiled import load_compiled
 from common.randomness import Purpose, public_generator
 
 
@@ -38,6 +41,10 @@ class FoldBasis:
         """See `Basis.project`."""
         if out is None:
             out = gradients.new_empty(len(gradients), self.num_coefficients)
+        if gradients.device.type == "cpu":
+            kernel = load_compiled(Path(__file__).with_name("fold_kernel.py"))
+            kernel.fold(gradients.contiguous().numpy(), self.entries.numpy(), out.numpy())
+            return out
         first, *rest = self.slices()
         torch.mul(gradients[:, first], self.entries[first], out=out)
         for rows in rest:

@@ -74,17 +74,31 @@ def test_any_module_works_by_the_generic_path():
     assert torch.allclose(collect(gradients, x, y)[1], one_by_one(model, x, y), atol=1e-6)
 
 
+class OwnForward(nn.Sequential):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+RELU = nn.ReLU()
+
+
 @pytest.mark.parametrize(
     "module",
     [
+        nn.Sequential(nn.Flatten(), nn.Linear(36, 9), RELU, nn.Linear(9, 9), RELU, nn.Linear(9, 3)),
+        nn.Sequential(nn.Flatten(), nn.Linear(36, 9), nn.ReLU(inplace=True), nn.Linear(9, 3)),
+        OwnForward(nn.Flatten(), nn.Linear(36, 3)),
+        nn.Sequential(nn.Flatten(1, 2), nn.Flatten(), nn.Linear(36, 3)),
         nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(8, 3)),
         nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(72, 3)),
-        nn.Sequential(nn.Linear(6, 3)),
         nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
     ],
 )
 def test_what_the_fast_path_does_not_know_is_left_to_the_generic_one(module):
     assert not supports_layers(module)
+    model = FlatModel(module)
+    x, y = torch.rand(5, 1, 6, 6, generator=GENERATOR), torch.randint(3, (5,), generator=GENERATOR)
+    assert torch.allclose(collect(per_record_gradients(model), x, y)[1], one_by_one(model, x, y), atol=1e-6)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: GPU path not exercised")

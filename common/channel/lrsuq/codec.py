@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 from common.channel.base import ChannelError
-from common.channel.lrsuq.loader import kernel
 from common.channel.lrsuq.tables import NUM_CLASSES, tables
+from common.compiled import load_compiled
 from common.randomness import KeyStream, derive_key
 from common.validation import number
 
@@ -28,6 +30,11 @@ MAX_RATIO = 2.0**45
 # Kurtosis of an update from which the next heavier model class codes it better.
 _KURTOSIS = (3.7, 6.3, 12.0, 34.0)
 _MAX_PAYLOAD_PER_BLOCK = 64
+
+
+def kernel() -> ModuleType:
+    """The compiled codec."""
+    return load_compiled(Path(__file__).with_name("kernel.py"))
 
 
 def scale_of(index: int) -> float:

@@ -4,7 +4,7 @@ Everything both sides must agree on uses only + - * / sqrt floor, comparisons an
 IEEE 754, and integer arithmetic in the range coder. No transcendental function of NumPy or libm, no fused
 multiply-add, no fast-math: otherwise one differing last bit would turn a message into garbage.
 
-This file depends on NumPy and Numba alone: `loader` compiles a copy of it from a stable place.
+This file depends on NumPy and Numba alone: `common.compiled` compiles a copy of it from a stable place.
 """
 
 import numpy as np

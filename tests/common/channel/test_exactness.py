@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.channel.lrsuq import codec, encode
-from common.channel.lrsuq.loader import kernel
+from common.channel.lrsuq.codec import kernel
 from common.randomness import KeyStream, derive_key
 from tests.common.channel.exactness import SIGMA, K, failures, inputs, key_of
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 import common.channel.lrsuq.channel as library
 from common.channel import ChannelError
 from common.channel.lrsuq import codec, decode, encode, tables
-from common.channel.lrsuq.loader import kernel
+from common.channel.lrsuq.codec import kernel
 from common.randomness import seed_key
 
 KEY = seed_key(0, 11)

@@ -1,8 +1,9 @@
-"""Loads the compiled kernel from a place that survives.
+"""Loads modules that Numba compiles from a place that survives.
 
 Numba caches machine code beside the source file. Flower unpacks every build of the app into another folder and
 deployment starts a process per message, so a kernel compiled in place would be compiled again and again, and not at all
-where the code is read-only. Therefore: a copy of `kernel.py` in a cache folder named by its content.
+where the code is read-only. Therefore: a copy of the module in a cache folder named by its content. Numba itself is
+imported only when a kernel is first used.
 """
 
 from __future__ import annotations
@@ -12,11 +13,9 @@ import importlib.util
 import os
 import sys
 import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-
-_NAME = "papfl_lrsuq_kernel"
 
 
 def cache_folder() -> Path:
@@ -36,20 +35,25 @@ def cache_folder() -> Path:
         return fallback
 
 
-@lru_cache(maxsize=1)
-def kernel() -> ModuleType:
-    """The compiled kernel. The first use on a machine compiles it (seconds), later ones load it (a fraction of one)."""
-    source = Path(__file__).with_name("kernel.py").read_bytes()
-    folder = cache_folder() / hashlib.sha256(source).hexdigest()[:16]
-    path = folder / f"{_NAME}.py"
+@cache
+def load_compiled(source_file: Path) -> ModuleType:
+    """The module in `source_file`, imported from the cache. It may depend on NumPy and Numba alone.
+
+    The first use on a machine compiles it (seconds), later ones load it (a fraction of one).
+    """
+    source = source_file.read_bytes()
+    digest = hashlib.sha256(source).hexdigest()[:16]
+    folder = cache_folder() / digest
+    name = f"papfl_{source_file.stem}_{digest}"
+    path = folder / f"{name}.py"
     if not path.exists():
         folder.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(source)
         os.replace(file.name, path)
-    spec = importlib.util.spec_from_file_location(_NAME, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
