@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import common  # noqa: F401  (first: pins the numerics before NumPy and torch are loaded)
+
+# isort: split
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +13,9 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-import common  # noqa: F401  (pins the numerics before torch is imported)
 from client_app.client import PersonalClient
 from client_app.ledger import StateLedger
+from client_app.policy import Policy
 from client_app.workspace import workspace
 from common import keys
 from common.data.cache import DataError
@@ -87,8 +90,8 @@ def _client(context: Context) -> PersonalClient:
     client = int(context.node_config["partition-id"])
     if not 0 <= client < settings.num_clients:
         raise ValueError(f"partition-id must be from 0 to {settings.num_clients - 1}. Received {client}.")
-    budget = float(context.node_config.get("epsilon-budget", "inf"))
-    return PersonalClient(space, client, StateLedger(context.state), _private_key(context), budget)
+    policy = Policy.from_node(context.node_config)
+    return PersonalClient(space, client, StateLedger(context.state), _private_key(context), policy)
 
 
 def _private_key(context: Context) -> bytes:

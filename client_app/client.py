@@ -6,7 +6,9 @@ before is refused with a code, before anything is computed from its records.
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from flwr.client import NumPyClient
 
-from client_app.ledger import ReleaseLedger, check_budget
+from client_app.ledger import ReleaseLedger
+from client_app.policy import Policy
 from client_app.workspace import Workspace
 from common.channel import Channel, ChannelEvent, DirectGaussian, EventKeys, make_channel
 from common.data.splits import Split, batch, is_future, split
 from common.keys import deterministic_event_keys, public_key, shared_event_keys
-from common.privacy.accountant import ACCOUNTANTS
 from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused, event_digest
 
@@ -35,15 +37,21 @@ class PersonalClient(NumPyClient):
         client: partition id.
         ledger: this client's record of its releases.
         private_key: this client's X25519 key; never leaves it.
-        budget: the largest ε that this client will spend; the run's own budget if that is smaller.
+        policy: what this data holder decides for itself.
     """
 
     def __init__(
-        self, space: Workspace, client: int, ledger: ReleaseLedger, private_key: bytes, budget: float = float("inf")
+        self,
+        space: Workspace,
+        client: int,
+        ledger: ReleaseLedger,
+        private_key: bytes,
+        policy: Policy | None = None,
     ) -> None:
         self._space, self._client, self._ledger, self._private_key = space, client, ledger, private_key
         self._settings, self._rules = space.settings, space.rules
-        self._budget = min(budget, self._rules.budget)
+        self._policy = policy or Policy()
+        self._diagnostics = self._policy.diagnostics and self._settings.diagnostics != "off"
         self._split: Split = split(self._settings, client, len(space.records(client)))
 
     def hello(self) -> Config:
@@ -54,7 +62,7 @@ class PersonalClient(NumPyClient):
             "num-events": len(self._ledger.events()),
             "public-key": public_key(self._private_key),
         }
-        if self._settings.diagnostics != "off":
+        if self._diagnostics:
             reply["indices"] = self._space.partition.indices[self._client].astype("<i4").tobytes()
             reply["label-counts"] = self._space.partition.label_counts[self._client].tolist()
             held_out = self._space.records(self._client).labels[self._split.evaluation]
@@ -109,14 +117,14 @@ class PersonalClient(NumPyClient):
         channel = make_channel(self._settings)
         k = self._rules.space.dim
         message, encode_ms = self._release(config, release, coefficients.tobytes(), channel, k, update)
-        metrics: Config = {"payload": message, "partition-id": self._client, "encode-ms": encode_ms}
-        if self._settings.diagnostics != "off":
-            metrics |= diagnostics
+        metrics: Config = {"payload": message, "partition-id": self._client}
+        if self._diagnostics:
+            metrics |= {**diagnostics, "encode-ms": encode_ms}
         return [], self._settings.batch_records, metrics
 
     def evaluate(self, parameters: list[np.ndarray], config: Config) -> tuple[float, int, Config]:
         """Loss and accuracy on this client's held-out (or query) records: noiseless, outside ε."""
-        if self._settings.diagnostics == "off":
+        if not self._diagnostics:
             raise RequestRefused(Refusal.DIAGNOSTICS, "this client shares no noiseless diagnostics")
         theta = self._space.theta(torch.tensor(self._coefficients(parameters), device=self._space.model.device))
         self._space.model.load(theta)
@@ -131,27 +139,37 @@ class PersonalClient(NumPyClient):
         count = len(self._split.evaluation)
         return loss / count, count, {"correct": correct, "partition-id": self._client}
 
-    def _release(self, config, release, request, channel: Channel, k, compute):  # type: ignore[no-untyped-def]
+    def _release(
+        self,
+        config: Config,
+        release: GaussianRelease,
+        request: bytes,
+        channel: Channel,
+        k: int,
+        compute: Callable[[], np.ndarray],
+    ) -> tuple[bytes, float]:
         """Commit, compute, encode; or the same bytes again. Returns the message and the encoding's milliseconds."""
-        asked = config.get("noise-stddev")
-        if asked != release.noise_stddev:
-            raise RequestRefused(
-                Refusal.REQUEST, f"noise-stddev must be the plan's {release.noise_stddev!r}, asked {asked!r}"
-            )
-        run = self._settings.name
-        digest = event_digest(run, self._client, release.round, release.noise_stddev, channel.name, request)
-        message = self._ledger.stored(digest, release.round)
-        if message is not None:
-            return message, 0.0
-        check_budget(self._ledger, release, ACCOUNTANTS[self._settings.accountant], self._settings.delta, self._budget)
+        release = self._agree_on_noise(config, release)
+        run, noise = self._settings.name, release.noise_stddev
+        digest = event_digest(self._settings, self._client, release.round, noise, request)
+        stored = self._ledger.stored(run, digest, release.round)
+        if stored is not None:
+            return stored, 0.0
         keys = self._event_keys(config, release, digest)
-        self._ledger.commit(digest, release)
+        self._ledger.commit(run, digest, release, lambda events: self._policy.check(self._rules, events))
         update = compute()
         started = time.perf_counter()
-        message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, release.noise_stddev), keys)
+        message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, noise), keys)
         milliseconds = 1e3 * (time.perf_counter() - started)
         self._ledger.finish(digest, message)
         return message, milliseconds
+
+    def _agree_on_noise(self, config: Config, release: GaussianRelease) -> GaussianRelease:
+        """The release with the server's σ, which must be the plan's but for the last bits of two machines' libraries."""
+        asked, planned = config.get("noise-stddev"), release.noise_stddev
+        if not isinstance(asked, float) or not abs(asked - planned) <= 1e-9 * planned:
+            raise RequestRefused(Refusal.REQUEST, f"noise-stddev must be the plan's {planned!r}, asked {asked!r}")
+        return dataclasses.replace(release, noise_stddev=asked)
 
     def _event_keys(self, config: Config, release: GaussianRelease, digest: str) -> EventKeys:
         if self._settings.deterministic:

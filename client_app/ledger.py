@@ -8,40 +8,48 @@ stays counted as spent; a release beyond the budget is refused whatever the serv
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from flwr.app import ConfigRecord, RecordDict
 
-from common.privacy.accountant import Accountant, worst_record_rho
 from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused
 
-# ε is compared with this relative slack: the plan and the ledger sum the same numbers in different orders.
-_SLACK = 1.0 + 1e-9
-
 
 class ReleaseLedger(Protocol):
-    """What a client needs of its ledger."""
+    """What a client needs of its ledger. An implementation makes `commit` one transaction: deployment starts a process
+    per message, and two of them must not both pass the check."""
 
     def events(self) -> list[GaussianRelease]:
-        """Everything spent, in order."""
+        """Everything spent, in order, over all runs on these records."""
 
-    def stored(self, digest: str, round: int) -> bytes | None:
-        """Bytes of this very event if it was released before; None if its round is unspent.
+    def stored(self, run: str, digest: str, round: int) -> bytes | None:
+        """Bytes of this very event if it was released before; None if its round of the run is unspent.
 
         Raises:
             RequestRefused: the round was spent with another request, or its bytes are gone.
         """
 
-    def commit(self, digest: str, event: GaussianRelease) -> None:
-        """Spend `event`, before anything is computed from the records."""
+    def commit(self, run: str, digest: str, event: GaussianRelease, check: Check) -> None:
+        """Spend `event`, before anything is computed from the records.
+
+        Args:
+            check: called with all events including the new one; refuses by raising.
+
+        Raises:
+            RequestRefused: refused by `check`, or the round of the run is spent.
+        """
 
     def finish(self, digest: str, message: bytes) -> None:
         """Keep the bytes of a committed event, to answer a repeated request."""
 
 
+Check = Callable[[Sequence[GaussianRelease]], None]
+
+
 class StateLedger:
-    """A ledger in Flower's per-client state: lives as long as the run (simulation) or the node process.
+    """A ledger in Flower's per-client state: lives as long as the run.
 
     Only the latest event's bytes are kept: a server asks again for the round in progress or not at all.
     """
@@ -51,17 +59,17 @@ class StateLedger:
             state.config_records["ledger"] = ConfigRecord({"entries": "[]", "latest": "", "message": b""})
         self._record = state.config_records["ledger"]
 
-    def _entries(self) -> list[dict[str, object]]:
-        entries: list[dict[str, object]] = json.loads(str(self._record["entries"]))
+    def _entries(self) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = json.loads(str(self._record["entries"]))
         return entries
 
     def events(self) -> list[GaussianRelease]:
         """See `ReleaseLedger.events`."""
-        return [GaussianRelease.from_json(entry["event"]) for entry in self._entries()]  # type: ignore[arg-type]
+        return [GaussianRelease.from_json(entry["event"]) for entry in self._entries()]
 
-    def stored(self, digest: str, round: int) -> bytes | None:
+    def stored(self, run: str, digest: str, round: int) -> bytes | None:
         """See `ReleaseLedger.stored`."""
-        spent = {entry["event"]["round"]: entry["digest"] for entry in self._entries()}  # type: ignore[index]
+        spent = self._spent(run)
         if round not in spent:
             return None
         if spent[round] != digest:
@@ -71,10 +79,12 @@ class StateLedger:
             raise RequestRefused(Refusal.REPEATED, f"round {round} was spent and its message is gone")
         return message
 
-    def commit(self, digest: str, event: GaussianRelease) -> None:
+    def commit(self, run: str, digest: str, event: GaussianRelease, check: Check) -> None:
         """See `ReleaseLedger.commit`."""
-        entries = self._entries()
-        entries.append({"digest": digest, "event": event.to_json()})
+        if event.round in self._spent(run):
+            raise RequestRefused(Refusal.REPEATED, f"round {event.round} was spent")
+        check([*self.events(), event])
+        entries = [*self._entries(), {"run": run, "digest": digest, "event": event.to_json()}]
         self._record["entries"] = json.dumps(entries)
         self._record["latest"], self._record["message"] = digest, b""
 
@@ -84,15 +94,5 @@ class StateLedger:
             raise ValueError(f"only the latest event can be finished. Received {digest}.")
         self._record["message"] = message
 
-
-def check_budget(
-    ledger: ReleaseLedger, event: GaussianRelease, accountant: Accountant, delta: float, budget: float
-) -> None:
-    """Refuse a release that would take this client beyond its budget.
-
-    Raises:
-        RequestRefused: ε after the release would exceed `budget`.
-    """
-    epsilon = accountant.epsilon(worst_record_rho([*ledger.events(), event]), delta)
-    if epsilon > budget * _SLACK:
-        raise RequestRefused(Refusal.BUDGET, f"epsilon would be {epsilon:.6g}, the budget is {budget:.6g}")
+    def _spent(self, run: str) -> dict[int, str]:
+        return {entry["event"]["round"]: entry["digest"] for entry in self._entries() if entry["run"] == run}

@@ -17,7 +17,7 @@ from common.data.cache import load
 from common.data.partition import Partition, dirichlet_partition
 from common.data.records import ClientRecords, standardization
 from common.model import FlatModel, build_reference
-from common.numerics import pin_torch
+from common.numerics import check_device, pin_torch
 from common.rules import Rules, make_rules
 from common.settings import Settings
 
@@ -27,8 +27,7 @@ class Workspace:
 
     def __init__(self, settings: Settings) -> None:
         pin_torch()
-        if settings.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device must be 'cpu' where no GPU is available. Received 'cuda'.")
+        check_device(settings)
         self.settings = settings
         self.rules: Rules = make_rules(settings)
         spec = self.rules.spec

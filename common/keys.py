@@ -25,6 +25,17 @@ def public_key(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def is_usable(peer: object) -> bool:
+    """True for a public key with which a secret can be agreed: 32 bytes, not of low order."""
+    if not isinstance(peer, bytes) or len(peer) != 32:
+        return False
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(peer))
+    except ValueError:
+        return False
+    return True
+
+
 def load_or_create(path: Path) -> bytes:
     """The private key in `path`, created with mode 0600 if it isn't there.
 

@@ -5,8 +5,14 @@ silently: the number of threads (another order of summation), MKL's choice of ke
 array, and non-deterministic kernels. All three are pinned here, in every process, before MKL's first call.
 """
 
+from __future__ import annotations
+
 import os
 import platform
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.settings import Settings
 
 # Raise this when the arithmetic of a run changes: results with different versions are not comparable bit for bit.
 NUMERICS_VERSION = 2
@@ -36,6 +42,14 @@ def pin_torch() -> None:
     torch.use_deterministic_algorithms(True)
     # Buffers are always written before they are read, so filling fresh memory would only cost time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def check_device(settings: Settings) -> None:
+    """Raises `ValueError` where the device of the settings is not there."""
+    import torch
+
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device must be 'cpu' where no GPU is available. Received 'cuda'.")
 
 
 def describe() -> dict[str, str | int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from enum import IntEnum
 
+from common.settings import Settings
+
 REQUEST = "request"  # ConfigRecord of every request
 REPLY = "reply"  # ConfigRecord of a reply
 COEFFICIENTS = "coefficients"  # ArrayRecord: a_i, one (k,) float32 array
@@ -39,7 +41,10 @@ class RequestRefused(Exception):
         self.code = code
 
 
-def event_digest(run: str, client: int, round: int, noise_stddev: float, channel: str, coefficients: bytes) -> str:
-    """What identifies an event: the run, who, when, and the whole request (a_i included). Hexadecimal SHA-256."""
-    head = f"{run}|{client}|{round}|{noise_stddev!r}|{channel}|".encode()
+def event_digest(settings: Settings, client: int, round: int, noise_stddev: float, coefficients: bytes) -> str:
+    """What identifies an event: the run, who, when, and all that decides the update: settings and request with a_i.
+
+    Noise and dithers are keyed by it: two updates must never share one. Hexadecimal SHA-256.
+    """
+    head = f"{settings.name}|{settings.digest()}|{client}|{round}|{noise_stddev!r}|".encode()
     return hashlib.sha256(head + coefficients).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.basis import check_basis
 from common.context import ContextMap, make_context_map
 from common.data.catalog import DATASETS, DatasetSpec
 from common.privacy.plan import PrivacyPlan, Releases, make_plan
@@ -37,13 +38,21 @@ class Rules:
 def make_rules(settings: Settings) -> Rules:
     """Derive the rules; raises `ValueError` for settings that don't go together."""
     spec = DATASETS[settings.dataset]
+    available = spec.arrays[1].shape[0]
+    if settings.num_clients * settings.records_per_client > available:
+        raise ValueError(
+            f"(num-participating + num-future) x records-per-client must be at most the {available} records of "
+            f"{settings.dataset}. Received {settings.num_clients} x {settings.records_per_client}."
+        )
+    space = space_of(settings, spec)
+    check_basis(space.basis, space.model_dim, space.dim)
     schedule = make_schedule(settings)
     context_map = make_context_map(settings, spec.image_shape)
     return Rules(
         settings=settings,
         spec=spec,
         schedule=schedule,
-        space=space_of(settings, spec),
+        space=space,
         context_map=context_map,
         releases=Releases(settings, context_map),
         plan=make_plan(settings, schedule, context_map),

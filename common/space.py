@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from common.data.catalog import DatasetSpec
 from common.model import MODELS
 from common.settings import Settings
@@ -22,15 +24,19 @@ class Space:
     Attributes:
         basis: kind of basis; "identity" for parameter space.
         dim: k, coordinates of one release.
+        model_dim: d_theta, parameters of the personal model.
     """
 
     basis: str
     dim: int
+    model_dim: int
 
 
 def space_of(settings: Settings, spec: DatasetSpec) -> Space:
     """The space of the settings' variant."""
-    if settings.variant not in PARAMETER_SPACE:
-        return Space(settings.basis, settings.num_coefficients)
-    model = MODELS[settings.model](spec.image_shape, spec.num_classes)
-    return Space("identity", sum(parameter.numel() for parameter in model.parameters()))
+    with torch.device("meta"):  # shapes alone: no memory, no random numbers
+        model = MODELS[settings.model](spec.image_shape, spec.num_classes)
+    model_dim = sum(parameter.numel() for parameter in model.parameters())
+    if settings.variant in PARAMETER_SPACE:
+        return Space("identity", model_dim, model_dim)
+    return Space(settings.basis, settings.num_coefficients, model_dim)

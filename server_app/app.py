@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import common  # noqa: F401  (first: pins the numerics before NumPy and torch are loaded)
+
+# isort: split
 import logging
 from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-import common  # noqa: F401  (pins the numerics before torch is imported)
-from common.numerics import pin_torch
+from common.channel.lrsuq import warm_up
+from common.numerics import check_device, pin_torch
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.results import RunFolder
@@ -30,17 +33,21 @@ def run(grid: Grid, settings: Settings) -> dict[str, Any]:
     """One whole run on any grid; returns its summary.
 
     Raises:
-        ValueError: settings that don't go together, or a run folder that must not be overwritten.
+        ValueError: settings that don't go together, or a run folder that must not be overwritten or is in use.
         FederationError: the federation cannot serve the run.
     """
     pin_torch()
     rules = make_rules(settings)
+    check_device(settings)
+    if settings.channel == "lrsuq":
+        warm_up()
     folder = RunFolder(settings)
-    folder.create(settings)
-    strategy = PersonalizedStrategy(rules, folder)
-    try:
-        strategy.start(grid)
-    except Exception as error:
-        folder.fail(error)
-        raise
-    return write_results(strategy.state, strategy.hellos)
+    with folder.locked():
+        folder.create(settings)
+        try:
+            strategy = PersonalizedStrategy(rules, folder)
+            strategy.start(grid)
+            return write_results(strategy.state, strategy.hellos)
+        except Exception as error:
+            folder.fail(error)
+            raise

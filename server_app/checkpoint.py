@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
+from common.numerics import describe
 from common.privacy.events import GaussianRelease, Ledger
 from server_app.generator import Generator
 from server_app.optimizer import ServerOptimizer
@@ -40,6 +41,7 @@ def save_checkpoint(
     metadata = {
         "round": str(round),
         "settings": settings_digest,
+        "numerics": json.dumps(describe()),
         "ledger": json.dumps([event.to_json() for event in ledger.events]),
     }
     write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
@@ -57,6 +59,11 @@ def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimi
         if metadata["settings"] != settings_digest:
             raise ValueError(
                 f"{path} belongs to a run with other settings; choose another run-name, or resume with its own."
+            )
+        if json.loads(metadata["numerics"]) != describe():
+            raise ValueError(
+                f"{path} was written by other software or another processor ({metadata['numerics']}); the run would not "
+                "go on bit for bit. Resume it where it began, or start a new run."
             )
         for key in file.keys():  # noqa: SIM118  (not a mapping)
             group, name = key.split(".", 1)
@@ -77,3 +84,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names in a folder (a rename, a new file) survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -11,6 +11,8 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from common import keys
+from common.command import flwr_command
 from common.protocol import FLOWER_WORKER_DIED, HELLO, REPLY, REQUEST, Refusal
 from common.settings import Settings
 
@@ -64,7 +66,11 @@ class Federation:
             hello = dict(reply.content.config_records[REPLY])
             client = int(hello["partition-id"])  # type: ignore[arg-type]
             if client in hellos:
-                problems.append(f"two clients claim partition-id {client}")
+                if self._nodes[client] != reply.metadata.src_node_id:
+                    problems.append(f"two clients claim partition-id {client}")
+                continue
+            if not keys.is_usable(hello.get("public-key")):
+                problems.append(f"client {client} has no usable public key")
             hellos[client] = hello
             self._nodes[client] = reply.metadata.src_node_id
         missing = sorted(set(range(self._settings.num_clients)) - set(hellos))
@@ -90,14 +96,16 @@ class Federation:
             client = clients.get(reply.metadata.src_node_id, -1)
             if client < 0:
                 log.warning("reply from node %d, which was not asked", reply.metadata.src_node_id)
+            elif reply.metadata.group_id != str(round):
+                log.warning(
+                    "client %d: rejected a reply of round %s in round %d", client, reply.metadata.group_id, round
+                )
+            elif client in result.accepted or client in result.failed:
+                log.warning("client %d: rejected a second reply in round %d", client, round)
             elif reply.has_error():
                 result.reject(client, _describe(reply))
                 result.worker_died |= reply.error.code == FLOWER_WORKER_DIED
-            elif reply.metadata.group_id != str(round):
-                result.reject(client, f"reply of round {reply.metadata.group_id!r} in round {round}")
-            elif client in result.accepted:
-                result.reject(client, "more than one reply")
-            elif client not in result.failed:
+            else:
                 result.accepted[client] = reply.content
         for client in asked:
             if client not in result.accepted and client not in result.failed:
@@ -120,8 +128,7 @@ class Federation:
         if len(nodes) != wanted:
             raise FederationError(
                 f"The federation must have num-participating + num-future = {wanted} clients. Received {len(nodes)}. "
-                f"In simulation, run:\n  flwr run . --stream --federation-config "
-                f"'num-supernodes={wanted} client-resources-num-cpus=1'\nor `papfl run`, which sets it."
+                f"In simulation, `papfl run` sets it; by hand:\n  {flwr_command(self._settings)}"
             )
         return nodes
 

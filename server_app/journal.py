@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from server_app.checkpoint import sync_folder
+
 
 class Journal:
     """Append-only facts of one run since its last checkpoint."""
@@ -23,10 +25,13 @@ class Journal:
 
     def append(self, kind: str, **fact: Any) -> None:
         """Write one fact and wait until it is on disk."""
+        new = not self._path.exists()
         with self._path.open("ab") as file:
             file.write(json.dumps({"kind": kind, **fact}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        if new:
+            sync_folder(self._path.parent)
 
     def read(self) -> list[dict[str, Any]]:
         """All facts, oldest first; a torn last line is removed from the file.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from common.data.splits import is_future
@@ -24,7 +25,7 @@ def training(replies: Replies, rules: Rules) -> dict[str, Any]:
     reports = [dict(replies.accepted[c].metric_records.get(METRICS, {})) for c in sorted(replies.accepted)]
     row: dict[str, Any] = {}
     for key in ("loss", "update-norm", "clipped-fraction", "nonfinite-records", "gradient-ms", "encode-ms"):
-        values = [float(report[key]) for report in reports if key in report]  # type: ignore[arg-type]
+        values = [float(report[key]) for report in reports if _is_number(report.get(key))]
         if values:
             row[key.replace("-", "_")] = mean(values)
     noise = rules.plan.noise_stddev
@@ -41,18 +42,32 @@ def hidden(generator: Generator, clients: Collection[int]) -> dict[str, float]:
     return {"hidden_norm_squared": mean(float(state @ state) for state in states if state is not None)}
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def evaluation_due(settings: Settings, round: int) -> bool:
     """True after the last round and at the cadence of `evaluate-every`."""
     every = settings.evaluate_every
     return round == settings.num_rounds or (every > 0 and round % every == 0)
 
 
-def evaluation(results: Mapping[int, Mapping[str, Any]], settings: Settings) -> dict[str, Any]:
-    """Accuracy per client, and its means over participating (Seen) and future clients."""
-    accuracy = {client: results[client]["correct"] / results[client]["num-examples"] for client in sorted(results)}
+def evaluation(replies: Replies, settings: Settings) -> dict[str, Any]:
+    """Accuracy per client, its means over participating (Seen) and future clients that answered, and who did not."""
+    accuracy: dict[int, float] = {}
+    for client in sorted(replies.accepted):
+        report = dict(replies.accepted[client].metric_records.get(METRICS, {}))
+        correct, count = report.get("correct"), report.get("num-examples")
+        if not (_is_number(correct) and _is_number(count) and 0 <= correct <= count and count > 0):  # type: ignore[operator]
+            replies.reject(client, "evaluation reply has no usable counts")
+            continue
+        accuracy[client] = correct / count  # type: ignore[operator]
     seen = [value for client, value in accuracy.items() if not is_future(settings, client)]
     future = [value for client, value in accuracy.items() if is_future(settings, client)]
-    row: dict[str, Any] = {"accuracy_per_client": {str(client): value for client, value in accuracy.items()}}
+    row: dict[str, Any] = {
+        "accuracy_per_client": {str(client): value for client, value in accuracy.items()},
+        "evaluation_failed": {str(client): reason for client, reason in sorted(replies.failed.items())},
+    }
     if seen:
         row["seen_accuracy"] = mean(seen)
     if future:

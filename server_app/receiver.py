@@ -67,7 +67,7 @@ class Receiver:
         self, replies: Replies, client: int, round: int, k: int, noise: float, channel: Channel, request: bytes
     ) -> np.ndarray | None:
         run = self._rules.settings.name
-        digest = event_digest(run, client, round, noise, channel.name, request)
+        digest = event_digest(self._rules.settings, client, round, noise, request)
         try:
             if replies.accepted[client].config_records[REPLY]["partition-id"] != client:
                 raise ChannelError("reply names another partition-id than the client's")
@@ -76,8 +76,8 @@ class Receiver:
             )
         except ChannelError as error:
             replies.reject(client, str(error))
-        except (KeyError, TypeError):
-            replies.reject(client, "reply has no message")
+        except (KeyError, TypeError, ValueError):
+            replies.reject(client, "reply has no message, or one that cannot be read")
         return None
 
     def _keys(self, client: int, round: int, digest: str) -> EventKeys:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from common.settings import Settings
 from server_app.checkpoint import write_atomically
@@ -39,9 +44,28 @@ class RunFolder:
         return self.path / "summary.json"
 
     @property
+    def server_key(self) -> Path:
+        """The server's private key, mode 0600; deleted when the run is complete."""
+        return self.path / "server.key"
+
+    @property
     def failure(self) -> Path:
         """Why the last attempt ended early, if it did."""
         return self.path / "failure.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder: two servers on one run would release the same rounds and count only their own.
+
+        Raises:
+            ValueError: another process holds it.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.path.with_name(self.path.name + ".lock"), timeout=0):
+                yield
+        except Timeout:
+            raise ValueError(f"run-name must not be in use: another server is running in {self.path}.") from None
 
     def check(self, *, resume: bool) -> None:
         """Refuse what would overwrite an earlier run.
@@ -51,18 +75,32 @@ class RunFolder:
         """
         if self.summary.exists():
             raise ValueError(f"run-name must be new: {self.path} holds a finished run.")
-        if self.path.exists() and any(self.path.iterdir()) and not resume:
+        if self._started() and not resume:
             raise ValueError(
                 f"run-name must be new, or resume must be true: {self.path} holds an unfinished run. "
                 f"Received resume={str(resume).lower()}."
             )
 
     def create(self, settings: Settings) -> None:
-        """Make the folder, or let an earlier run go on there (see `check`)."""
+        """Make the folder, or let an earlier run go on there (see `check`).
+
+        Raises:
+            ValueError: as `check`; or the earlier run had other settings.
+        """
         self.check(resume=settings.resume)
+        if self._started():
+            earlier = Settings.from_config(json.loads((self.path / "settings.json").read_text()))
+            if earlier.digest() != settings.digest():
+                raise ValueError(
+                    f"run-name must be new: {self.path} holds a run with other settings; resume it with its own."
+                )
         self.path.mkdir(parents=True, exist_ok=True)
         self.failure.unlink(missing_ok=True)
         self.write_json("settings.json", settings.to_config())
+
+    def _started(self) -> bool:
+        """True once something was asked for: a run that was refused before that leaves nothing to protect."""
+        return any(path.exists() for path in (self.journal, self.checkpoint, self.metrics))
 
     def fail(self, error: BaseException) -> None:
         """Say why the run ended early."""
@@ -82,6 +120,8 @@ class RunFolder:
         """Append the metrics of a round (or, with an "event" key, of another happening)."""
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         if self._tensorboard:
             self._write_events(row)
 

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from common import keys
-from common.protocol import COEFFICIENTS, METRICS, REQUEST
+from common.protocol import COEFFICIENTS, REQUEST
 from common.rules import Rules
 from server_app import metrics
 from server_app.contexts import release_contexts
@@ -85,7 +85,7 @@ class PersonalizedStrategy(Strategy):
         """Learn who is there and agree on keys. Releases nothing."""
         self._federation = Federation(grid, self.settings)
         self.hellos = self._federation.join()
-        private_key = keys.load_or_create(self.state.folder.path / "server.key")
+        private_key = keys.load_or_create(self.state.folder.server_key)
         peers = {client: bytes(hello["public-key"]) for client, hello in self.hellos.items()}
         self._receiver = Receiver(self.rules, private_key, peers)
 
@@ -161,8 +161,7 @@ class PersonalizedStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Seen and Future accuracy into the round's metrics."""
         collected = self._federation.collect(replies, self.state.generator.contexts, server_round)
-        results = {client: dict(content.metric_records[METRICS]) for client, content in collected.accepted.items()}
-        self._row.update(metrics.evaluation(results, self.settings))
+        self._row.update(metrics.evaluation(collected, self.settings))
         return None
 
     def _finish(self, round: int, row: dict[str, Any], grid: Grid) -> None:

@@ -55,10 +55,14 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
             "bits_per_coordinate": metrics.mean(r["bits_per_coordinate"] for r in rows if "bits_per_coordinate" in r),
         },
         "failed_replies": sum(len(row["failed"]) for row in rows),
+        "failed_evaluations": sum(len(row.get("evaluation_failed", {})) for row in rows),
+        "clients_without_context": sorted(set(range(settings.num_clients)) - set(state.generator.contexts)),
         "seconds": sum(row["seconds"] for row in rows),
         "generator_digest": hashlib.sha256(_generator_bytes(state)).hexdigest(),
     }
     folder.write_json("summary.json", summary)
+    # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.
+    folder.server_key.unlink(missing_ok=True)
     return summary
 
 

@@ -6,12 +6,14 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from common.command import flwr_command
 from common.data.cache import DataError
 from common.data.sources import fetch, import_file, known_names
 from common.presets import PRESETS
@@ -28,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     _add_data(commands)
     _add_settings(commands)
     options = parser.parse_args(arguments)
+    # A terminated command must end what it started: SuperLink, ServerApp, Ray.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         code: int = options.handler(options)
         return code
@@ -60,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     if options.print_command:
-        print(runs.command_line(settings, options.client_gpus))
+        print(flwr_command(settings, options.client_gpus))
         return 0
     console = Console()
     console.print(f"results: {RunFolder(settings).path}")

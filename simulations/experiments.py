@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.rules import make_rules
 from common.settings import Settings
 
 Cell = dict[str, Any]
@@ -74,9 +75,15 @@ def _table3() -> list[Cell]:
 
 
 def _context_noise() -> list[Cell]:
-    """The context's signal-to-noise alone: σ_g as in the paper preset, σ_c a fraction of it (an unequal budget)."""
+    """The context's signal-to-noise alone: σ_g stays the paper's, σ_c falls, and the reported ε rises with it."""
     return [
-        {"dataset": dataset, "variant": "ours", "channel": "dg", "context-noise-ratio": ratio}
+        {
+            "dataset": dataset,
+            "variant": "ours",
+            "channel": "dg",
+            "context-noise-ratio": ratio,
+            "noise-stddev": PAPER_NOISE,
+        }
         for dataset in DATASETS
         for ratio in (1.0, 0.3, 0.1)
     ]
@@ -128,12 +135,23 @@ def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | N
             config.setdefault("evaluate-every", evaluation_cadence(config.get("num-rounds", Settings.num_rounds)))
             if config["variant"] == "replay-u0":
                 config["replay-gains"] = GAINS_PLACEHOLDER
+            if config.get("noise-stddev") == PAPER_NOISE:
+                config["noise-stddev"] = _paper_noise(config)
             result.append(Settings.from_config(config))
     return list(dict.fromkeys(result))
 
 
 # A replay run's gains come from another run of the same sweep; its file is known once that run exists.
 GAINS_PLACEHOLDER = "<factorized-u0 run of the same settings>"
+
+
+# σ_g of the paper's calibration for the same seed, whatever else a cell changes.
+PAPER_NOISE = "paper"
+
+
+def _paper_noise(config: Cell) -> float:
+    kept = {key: value for key, value in config.items() if key not in ("noise-stddev", "context-noise-ratio")}
+    return make_rules(Settings.from_config(kept)).plan.noise_stddev
 
 
 def _read_grid(path: Path) -> tuple[list[Cell], tuple[int, ...]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from common.command import federation_config
 from common.data.cache import DataError, fetch_command, is_cached
 from common.rules import make_rules
 from common.settings import Settings
@@ -49,23 +50,6 @@ def check(settings: Settings) -> None:
     RunFolder(settings).check(resume=settings.resume)
 
 
-def federation_config(settings: Settings, gpus: float) -> str:
-    """The value of `flwr run --federation-config` for these settings."""
-    value = f"num-supernodes={settings.num_clients} client-resources-num-cpus=1"
-    return value + (f" client-resources-num-gpus={gpus:g}" if gpus else "")
-
-
-def command_line(settings: Settings, gpus: float = 0.0) -> str:
-    """The plain `flwr run` line that a run stands for."""
-    defaults = Settings().to_config()
-    changed = {key: value for key, value in settings.to_config().items() if value != defaults[key]}
-    values = " ".join(f"{key}={json.dumps(value)}" for key, value in changed.items())
-    return (
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream "
-        f"--federation-config '{federation_config(settings, gpus)}' --run-config '{values}'"
-    )
-
-
 def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
     """Run by `flwr run`; yields the metrics of every round as they are written.
 
@@ -74,6 +58,7 @@ def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
     """
     check(settings)
     folder = RunFolder(settings)
+    folder.failure.unlink(missing_ok=True)
     with LocalSuperLink() as superlink:
         run_id = superlink.submit(app_directory(), settings.to_config(), federation_config(settings, gpus))
         rows = _Tail(folder.metrics)

@@ -5,6 +5,7 @@ A stale SuperLink on Flower's default port would be reused silently, with anothe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -80,14 +81,17 @@ class LocalSuperLink:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        # The whole group, also where its leader is dead: ServerApp and Ray outlive a SuperLink that was killed.
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_SECONDS)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
         self._directory.cleanup()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
 
     @property
     def pid(self) -> int:

@@ -38,9 +38,11 @@ def execute(config: dict[str, Any], results: str, work: str) -> float:
     else:
         summary = run(InProcessGrid(app, settings), settings)
     seconds = time.process_time() - started
+    if settings.variant == "factorized-u0":  # before the result file, which says that the run is done
+        kept = gains_path(Path(work), named)
+        shutil.copy(folder.metrics, kept.with_suffix(".tmp"))
+        kept.with_suffix(".tmp").replace(kept)
     write_record(Path(results), named, record_of(named, summary, folder.read_metrics(), seconds))
-    if settings.variant == "factorized-u0":
-        shutil.copy(folder.metrics, gains_path(Path(work), named))
     shutil.rmtree(folder.path)
     return seconds
 

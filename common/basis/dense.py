@@ -13,11 +13,6 @@ class DenseBasis:
     """P stored as a (d_theta, k) matrix."""
 
     def __init__(self, dim: int, num_coefficients: int, *, seed: int, device: str = "cpu") -> None:
-        if dim * num_coefficients > MAX_ENTRIES:
-            raise ValueError(
-                f"basis 'dense' needs d_theta x num-coefficients <= {MAX_ENTRIES:,}. "
-                f"Received {dim:,} x {num_coefficients:,}; use 'fold' or 'dct'."
-            )
         self.dim, self.num_coefficients = dim, num_coefficients
         gaussian = public_generator(seed, Purpose.BASIS).standard_normal((dim, num_coefficients))
         q, r = np.linalg.qr(gaussian)

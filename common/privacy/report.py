@@ -32,10 +32,12 @@ def outside_epsilon(settings: Settings) -> list[str]:
     ]
     if settings.diagnostics != "off":
         items.insert(
-            0, "noiseless diagnostics: accuracy, loss, update norm, clipped fraction (functions of private records)"
+            0,
+            "noiseless diagnostics, functions of private records: accuracy, loss, update norm, clipped fraction, "
+            "non-finite records, timings, label counts, commonest-label accuracy",
         )
     if settings.channel.startswith("lrsuq"):
-        items.append("message lengths: a function of the un-noised update")
+        items.append("headers and lengths of LRSUQ messages: functions of the un-noised update")
     return items
 
 

@@ -4,6 +4,7 @@ from flwr.app import RecordDict
 
 from client_app.client import PersonalClient
 from client_app.ledger import StateLedger
+from client_app.policy import Policy
 from client_app.workspace import workspace
 from common import keys
 from common.channel import ChannelEvent, DirectGaussian, make_channel
@@ -18,16 +19,16 @@ SERVER = keys.new_private_key()
 class Party:
     """One client with its state, and what the server would send it."""
 
-    def __init__(self, settings, client=0, budget=float("inf")):
+    def __init__(self, settings, client=0, policy=None):
         self.settings, self.id = settings, client
         self.space = workspace(settings)
-        self.state, self.private, self.budget = RecordDict(), keys.new_private_key(), budget
+        self.state, self.private, self.policy = RecordDict(), keys.new_private_key(), policy
         self.rounds = [t for t in range(1, settings.num_rounds + 1) if client in self.space.rules.schedule.clients(t)]
 
     @property
     def client(self):
         """As Flower does it: a new object for every message, the state stays."""
-        return PersonalClient(self.space, self.id, StateLedger(self.state), self.private, self.budget)
+        return PersonalClient(self.space, self.id, StateLedger(self.state), self.private, self.policy)
 
     @property
     def events(self):
@@ -77,7 +78,7 @@ def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channe
     coefficients = np.zeros(512, np.float32)
     _, count, metrics = party.ask(round, coefficients)
     noise = party.space.rules.plan.noise_stddev
-    digest = event_digest(party.settings.name, 0, round, noise, channel, coefficients.tobytes())
+    digest = event_digest(party.settings, 0, round, noise, coefficients.tobytes())
     shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest)
     decoded = make_channel(party.settings).decode(
         metrics["payload"], ChannelEvent(party.settings.name, round, 0, 512, noise), shared
@@ -127,8 +128,8 @@ def test_older_event_is_refused_once_a_newer_one_is_there(party):
 
 
 def test_release_beyond_the_clients_own_budget_is_refused(tiny):
-    settings = tiny(num_rounds=12)
-    generous, strict = Party(settings), Party(settings, budget=8.0)
+    settings = tiny(num_rounds=12, deterministic=False)
+    generous, strict = Party(settings), Party(settings, policy=Policy(budget=8.0))
     for round in generous.rounds:
         generous.ask(round)
     code = None
@@ -183,8 +184,42 @@ def test_diagnostics_off_shares_nothing_noiseless(tiny):
     party = Party(tiny(num_rounds=12, diagnostics="off"))
     assert "label-counts" not in party.client.hello()
     metrics = party.ask(party.rounds[0])[2]
-    assert set(metrics) == {"payload", "partition-id", "encode-ms"}
+    assert set(metrics) == {"payload", "partition-id"}
     assert refusal(party.client.evaluate, [np.zeros(512, np.float32)], {}) == Refusal.DIAGNOSTICS
+
+
+def test_the_data_holder_and_not_the_run_decides_on_diagnostics(tiny):
+    party = Party(tiny(num_rounds=12), policy=Policy.from_node({"state-dir": "/state"}))
+    assert set(party.client.hello()) == {"partition-id", "num-records", "num-events", "public-key"}
+    assert set(party.ask(party.rounds[0])[2]) == {"payload", "partition-id"}
+    assert refusal(party.client.evaluate, [np.zeros(512, np.float32)], {}) == Refusal.DIAGNOSTICS
+
+
+@pytest.mark.parametrize("changes", [{"deterministic": True}, {"delta": 0.9}, {"noise_stddev": 0.0}])
+def test_a_budget_cannot_be_talked_away_by_the_runs_settings(tiny, changes):
+    party = Party(tiny(**({"num_rounds": 12, "deterministic": False} | changes)), policy=Policy(budget=100.0))
+    assert refusal(party.ask, party.rounds[0]) == Refusal.BUDGET
+    assert party.events == []
+
+
+@pytest.mark.parametrize(
+    "node", [{"epsilon-budget": 0.0}, {"epsilon-budget": "8"}, {"max-delta": 1.0}, {"diagnostics": "on"}]
+)
+def test_bad_node_configuration_is_refused_by_name(node):
+    with pytest.raises(ValueError, match=next(iter(node))):
+        Policy.from_node(node)
+
+
+def test_runs_of_one_name_with_other_settings_share_no_key(tiny):
+    """Same name, same round, same a_i, same σ: another seed must still give another event."""
+    digests = {event_digest(tiny(run_name="same", seed=seed, noise_stddev=0.01), 0, 1, 0.01, b"") for seed in (0, 1)}
+    assert len(digests) == 2
+
+
+def test_noise_is_agreed_up_to_the_last_bits_of_two_machines(party):
+    sigma = party.space.rules.plan.noise_stddev
+    party.ask(party.rounds[0], **{"noise-stddev": sigma * (1 + 1e-15)})
+    assert refusal(party.ask, party.rounds[1], **{"noise-stddev": sigma * (1 - 1e-8)}) == Refusal.REQUEST
 
 
 def test_wire_message_names_its_event(party):

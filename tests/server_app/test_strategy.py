@@ -144,7 +144,6 @@ def corrupt(reply, **changes):
         ),
         (lambda reply: [corrupt(reply, payload=b"")], "truncated|damaged|version"),
         (lambda reply: [corrupt(reply, partition_id=99)], "partition-id"),
-        (lambda reply: [reply, reply], "more than one reply"),
         (lambda reply: [], "no reply within"),
         (lambda reply: [reply.content.config_records.pop(REPLY) and reply], "no message"),
     ],
@@ -172,8 +171,85 @@ def test_reply_of_another_round_is_rejected(tiny):
         return [reply]
 
     run(tiny(num_participating=2, clients_per_round=2), replay)
-    reasons = rows(tiny(num_participating=2, clients_per_round=2))[2]["failed"].values()
-    assert all("reply of round '1' in round 3" in reason for reason in reasons)
+    row = rows(tiny(num_participating=2, clients_per_round=2))[2]
+    assert row["clients"] == []
+    assert all("no reply within" in reason for reason in row["failed"].values())
+
+
+def test_duplicate_and_late_replies_cost_nothing(tiny, tmp_path, caplog):
+    """A second copy of every reply, and old replies of round 1 ahead of the right ones: rejected, bits unchanged."""
+    kept = []
+
+    def noisy(message, reply):
+        if is_train(message, 1):
+            kept.append(reply)
+        old = [r for r in kept if r.metadata.src_node_id == reply.metadata.src_node_id] if is_train(message, 3) else []
+        return [*old, reply, reply]
+
+    clean, _ = run(tiny(out_dir=str(tmp_path / "a"), num_participating=2))
+    noisy_run, _ = run(tiny(out_dir=str(tmp_path / "b"), num_participating=2), noisy)
+    assert clean["generator_digest"] == noisy_run["generator_digest"]
+    assert "second reply" in caplog.text
+    assert "reply of round 1 in round 3" in caplog.text
+
+
+@pytest.mark.parametrize("values", [{"loss": [1.0, 2.0]}, {"loss": float("nan")}])
+def test_unusable_metrics_are_left_out_and_the_release_is_kept(tiny, values):
+    def spoil(message, reply):
+        if is_train(message, 2):
+            for key, value in values.items():
+                reply.content.metric_records[METRICS][key] = value
+        return [reply]
+
+    run(tiny(), spoil)
+    assert "loss" not in rows(tiny())[1]
+    assert len(rows(tiny())[1]["clients"]) == 2
+
+
+def test_unusable_evaluation_is_counted(tiny):
+    def spoil(message, reply):
+        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 1000:
+            reply.content.metric_records[METRICS]["num-examples"] = 0
+        return [reply]
+
+    summary, _ = run(tiny(), spoil)
+    assert summary["failed_evaluations"] == 2
+    assert "0" not in summary["accuracy"]["per_client"]
+
+
+def test_client_without_a_usable_key_ends_the_run_before_anything_is_spent(tiny):
+    def spoil(message, reply):
+        if message.metadata.message_type == "query.hello" and message.metadata.dst_node_id == 1000:
+            reply.content.config_records[REPLY]["public-key"] = bytes(32)
+        return [reply]
+
+    with pytest.raises(FederationError, match="client 0 has no usable public key"):
+        run(tiny(deterministic=False), spoil)
+    assert not RunFolder(tiny(deterministic=False)).journal.exists()
+
+
+def test_run_that_was_refused_before_anything_was_asked_can_be_started_again(tiny):
+    with pytest.raises(FederationError):
+        run(tiny(federation_timeout=0.1), num_nodes=5)
+    run(tiny())
+
+
+def test_two_servers_cannot_share_a_run(tiny):
+    with RunFolder(tiny()).locked(), pytest.raises(ValueError, match="another server is running"):
+        run(tiny())
+
+
+def test_servers_private_key_is_for_its_owner_and_goes_with_the_run(tiny):
+    modes = []
+    path = RunFolder(tiny()).server_key
+
+    def look(message, reply):
+        modes.append(path.stat().st_mode & 0o777)
+        return [reply]
+
+    run(tiny(), lambda m, r: look(m, r) if is_train(m) else [r])
+    assert set(modes) == {0o600}
+    assert not path.exists()
 
 
 def test_wrong_federation_size_prints_the_full_command(tiny):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +55,13 @@ def test_ray_and_in_process_runs_are_bit_identical(tiny, tmp_path, channel, monk
 
 
 def test_run_that_fails_returns_non_zero_and_shows_the_cause(tiny, tmp_path):
-    """`flwr run` itself would return 0. The basis cannot be built with k above d_theta: every client refuses."""
+    """`flwr run` itself would return 0. The cache is damaged in a way that only the clients see."""
+    damaged = tmp_path / "data"
+    shutil.copytree(Path(tiny().data_dir) / "mnist", damaged / "mnist")
+    (damaged / "mnist" / "train_labels.npy").write_bytes(b"")
     command = [
         sys.executable, "-m", "simulations.cli", "run", "--num-participating", "2", "--num-future", "0",
-        "--num-rounds", "2", "--num-coefficients", "100000", "--data-dir", tiny().data_dir, "--out-dir", str(tmp_path),
+        "--num-rounds", "2", "--data-dir", str(damaged), "--out-dir", str(tmp_path / "runs"),
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 1

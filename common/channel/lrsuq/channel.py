@@ -103,7 +103,10 @@ def encode(update: np.ndarray, noise_stddev: float, key: bytes, *, block_size: i
         True
     """
     sigma = number("noise_stddev", noise_stddev, above=0.0)
+    _check_key(key)
     values = np.asarray(update, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"update must be a vector. Received shape {values.shape}.")
     event = ChannelEvent("", 0, 0, len(values), sigma)
     return LayeredQuantizer(block_size).encode(values, event, EventKeys(key))
 
@@ -114,6 +117,7 @@ def decode(data: bytes, key: bytes) -> np.ndarray:
     Raises:
         ChannelError: damaged, truncated, another key, or more than 2^26 coordinates.
     """
+    _check_key(key)
     head = wire.peek(data)
     if head.k > MAX_COORDINATES:
         raise ChannelError(f"k must be at most {MAX_COORDINATES}. Received {head.k}.")
@@ -123,3 +127,8 @@ def decode(data: bytes, key: bytes) -> np.ndarray:
         raise ChannelError(f"noise_stddev must be a finite number > 0. Received {head.noise_stddev}.")
     event = ChannelEvent("", 0, 0, head.k, head.noise_stddev)
     return LayeredQuantizer(head.block_size).decode(data, event, EventKeys(key))
+
+
+def _check_key(key: bytes) -> None:
+    if not isinstance(key, bytes) or len(key) != 32:
+        raise ValueError(f"key must be 32 bytes. Received {type(key).__name__} of length {len(key)}.")

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -45,11 +47,16 @@ def scale_of(index: int) -> float:
     return math.ldexp(_EIGHTHS[eighth], octave)
 
 
+@cache
+def _midpoints() -> list[float]:
+    """Geometric midpoints between consecutive scales of the grid, ascending."""
+    return [scale_of(index) * 1.0442737824274138 for index in range(1, MAX_SCALE)]
+
+
 def scale_index(ratio: float) -> int:
     """The index whose scale is nearest to `ratio` (τ/σ) on the logarithmic grid; 0 for 0."""
-    if ratio == 0:
-        return 0
-    return min(max(_OFFSET + round(8.0 * math.log2(ratio)), 1), MAX_SCALE)
+    # Comparisons with exactly computed midpoints: with a public scale both sides must find the same index.
+    return 0 if ratio == 0 else 1 + bisect.bisect_left(_midpoints(), ratio)
 
 
 def choose_model(update: np.ndarray, noise_stddev: float) -> tuple[int, int]:
@@ -153,7 +160,10 @@ def _run(encoding, padded, k, sigma, key, block_size, scale, model_class, profil
     table = tables(model_class)
     scales = np.full(len(padded), scale_of(scale) * sigma)
     if profile is not None:
-        scales[:k] *= profile
+        factors = np.asarray(profile, dtype=np.float64)
+        if factors.shape != (k,) or not (np.isfinite(factors).all() and (factors > 0).all()):
+            raise ValueError(f"profile must hold {k} finite positive factors. Received shape {factors.shape}.")
+        scales[:k] *= factors
     decoded = np.empty(len(padded))
     blocks = len(padded) // block_size
     function = compiled.lrsuq4 if block_size == 4 else compiled.lrsuq1

@@ -1,0 +1,28 @@
+"""The plain `flwr run` line that a run stands for."""
+
+from __future__ import annotations
+
+import json
+
+from common.settings import Settings
+
+
+def federation_config(settings: Settings, gpus: float = 0.0) -> str:
+    """The value of `flwr run --federation-config`.
+
+    Args:
+        gpus: GPU fraction of one virtual client.
+    """
+    value = f"num-supernodes={settings.num_clients} client-resources-num-cpus=1"
+    return value + (f" client-resources-num-gpus={gpus:g}" if gpus else "")
+
+
+def flwr_command(settings: Settings, gpus: float = 0.0) -> str:
+    """The whole line, with every setting that differs from its default."""
+    defaults = Settings().to_config()
+    changed = {key: value for key, value in settings.to_config().items() if value != defaults[key]}
+    values = " ".join(f"{key}={json.dumps(value)}" for key, value in changed.items())
+    return (
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream "
+        f"--federation-config '{federation_config(settings, gpus)}' --run-config '{values}'"
+    )
