@@ -46,6 +46,7 @@ bench: install-bench warm-up
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.messages
+	$(BIN)/python -m benchmarks.picture
 
 # Tables and figures from the committed result files.
 results: install-bench

@@ -10,7 +10,7 @@ import common  # noqa: F401
 from benchmarks.floor import entropy_per_coordinate, shannon
 from benchmarks.report import save, table
 from common.channel import ChannelEvent, EventKeys, LayeredQuantizer
-from common.channel.lrsuq import warm_up
+from common.channel.lrsuq import codec, warm_up
 from common.channel.wire import peek
 from common.randomness import seed_key
 
@@ -44,9 +44,24 @@ def messages(sigma: float, norm: float, block_size: int, k: int = K, count: int 
     }
 
 
+def mismatch() -> list[list[float]]:
+    """Payload of 32 messages at s = 0.156 coded with a wrong public scale."""
+    rows, base = [], 0.0
+    for factor in (1.0, 0.5, 2**-0.5, 2**0.5, 2.0):
+        sizes = []
+        for index in range(32):
+            u = np.random.default_rng(index).standard_normal(K)
+            u *= 0.3 / np.linalg.norm(u)
+            scale = codec.scale_index(factor * 0.3 / (np.sqrt(K) * 0.015))
+            sizes.append(len(codec.encode_payload(u, 0.015, seed_key(index, 11), scale=scale)[0]))
+        base = base or statistics.mean(sizes)
+        rows.append([factor, statistics.mean(sizes), statistics.mean(sizes) / base - 1])
+    return rows
+
+
 if __name__ == "__main__":
     warm_up()
-    results: dict[str, object] = {}
+    results: dict[str, dict[str, list]] = {}
     rows, floors = [], {}
     for sigma, norm in GRID:
         s = norm / (np.sqrt(K) * sigma)
@@ -75,4 +90,6 @@ if __name__ == "__main__":
     header = ["k", "payload B", "bpc", "encode ms", "decode ms", "ns per coordinate"]
     table("Growth with k at s = 0.156", header, growth)
     results["growth"] = {"header": header, "rows": growth}
+    results["mismatch"] = {"header": ["guess / true scale", "payload B", "excess"], "rows": mismatch()}
+    table("A public scale that is wrong (s = 0.156)", results["mismatch"]["header"], results["mismatch"]["rows"])
     save("codec", results)
