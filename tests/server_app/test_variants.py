@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from client_app.app import app
+from common.rules import make_rules
+from common.settings import Settings
+from server_app import app as server
+from server_app.generator import Generator
+from server_app.results import RunFolder
+from server_app.variants import VARIANTS
+from simulations.grid import InProcessGrid
+
+PUBLIC = ("global", "direct", "deeplin-u0", "factorized-u0", "radial-u0")
+
+
+def run(settings):
+    return server.run(InProcessGrid(app, settings), settings)
+
+
+def test_registry_and_setting_name_the_same_variants():
+    import dataclasses
+
+    spec = next(s for s in dataclasses.fields(Settings) if s.name == "variant")
+    assert set(spec.metadata["choices"]) == set(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", sorted(set(VARIANTS) - {"replay-u0"}))
+def test_every_variant_runs_under_the_same_accountant_and_schedule(tiny, variant):
+    summary = run(tiny(variant=variant))
+    assert summary["privacy"]["epsilon"] == pytest.approx(16.0)
+    assert summary["uplink"]["messages"] == 8
+    assert summary["accuracy"]["seen"] is not None
+
+
+@pytest.mark.parametrize("variant", ["global", "full"])
+def test_full_model_variants_release_full_model_gradients(tiny, variant):
+    summary = run(tiny(variant=variant))
+    assert summary["uplink"]["payload_bytes"] == 8 * 4 * 85_822
+
+
+@pytest.mark.parametrize("variant", PUBLIC)
+def test_variants_without_context_give_all_clients_one_model(variant):
+    generator = Generator(make_rules(Settings(variant=variant, channel="dg", output_init="default")))
+    generator.set_contexts({0: np.array([0.1, 0.4]), 1: np.array([0.3, 0.2])})
+    assert np.array_equal(generator.coefficients(0), generator.coefficients(1))
+
+
+def test_radial_keeps_its_direction_over_a_run(tiny, monkeypatch):
+    """Only ‖h‖ moves: v stays to 1e-6 over a run of noisy steps with a large η, and the norm does change."""
+    states = []
+    original = server.PersonalizedStrategy.aggregate_train
+
+    def record(self, *arguments):
+        result = original(self, *arguments)
+        states.append(self.state.generator.hidden(0))
+        return result
+
+    monkeypatch.setattr(server.PersonalizedStrategy, "aggregate_train", record)
+    run(tiny(variant="radial-u0", num_rounds=30, learning_rate=2.0))
+    norms = [np.linalg.norm(h) for h in states]
+    cosines = [h @ states[0] / (n * norms[0]) for h, n in zip(states, norms, strict=True)]
+    assert min(cosines) > 1 - 1e-6
+    assert max(norms) / min(norms) > 1.01
+
+
+def test_replay_multiplies_the_recorded_gain(tiny, tmp_path):
+    run(tiny(variant="factorized-u0"))
+    gains = tmp_path / "gains.jsonl"
+    gains.write_bytes(RunFolder(tiny(variant="factorized-u0")).metrics.read_bytes())
+    recorded = [json.loads(line)["hidden_norm_squared"] for line in gains.read_text().splitlines()]
+    settings = tiny(variant="replay-u0", replay_gains=str(gains))
+    generator = Generator(make_rules(settings))
+    generator.set_contexts({0: np.zeros(2)})
+    generator.accumulate({0: np.ones(512, np.float32)}, 3)
+    assert torch.allclose(generator.variant.coefficients.grad, torch.full((512,), recorded[2]))
+    run(settings)
+
+
+@pytest.mark.parametrize("content", ["", '{"round": 1, "hidden_norm_squared": 2.0}\n'])
+def test_replay_refuses_missing_gains_before_anything_is_asked(tiny, tmp_path, content):
+    path = tmp_path / "gains.jsonl"
+    if content:
+        path.write_text(content)
+    settings = tiny(variant="replay-u0", replay_gains=str(path))
+    with pytest.raises(ValueError, match="replay-gains"):
+        run(settings)
+    assert not RunFolder(settings).journal.exists()

@@ -1,0 +1,153 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from common.settings import Settings
+from simulations import cli, experiments, worker
+from simulations.experiments import EXPERIMENTS, PAPER_NOISE, grid
+from simulations.records import read_records, run_hash
+from simulations.sweep import estimate, make_plan, run_sweep
+
+GRID = """
+seeds = [0, 1]
+[fixed]
+num-participating = 4
+num-future = 2
+num-rounds = 4
+records-per-client = 60
+context-records = 20
+batch-records = 24
+num-coefficients = 256
+hidden-dim = 8
+[vary]
+variant = ["replay-u0", "factorized-u0"]
+channel = ["dg"]
+"""
+
+
+@pytest.fixture
+def own_grid(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return str(path)
+
+
+def test_experiments_have_the_papers_numbers_of_runs():
+    sizes = {name: len(grid(name)) for name in EXPERIMENTS}
+    assert sizes["table1"] == 2 * 4 * 5 * 5
+    assert sizes["table1-eps16"] == 50
+    assert sizes["table2"] == 2 * 4 * 2 * 5
+    assert sizes["figure1a"] == 25
+    assert sizes["geometry"] == 24 * 5
+    assert sizes["table3"] == 15
+
+
+def test_shared_runs_of_experiments_have_one_name():
+    """Table 3's DG and LRSUQ cells are Table 1's: run once."""
+    table1 = {run_hash(settings) for settings in grid("table1-eps16")}
+    shared = [settings for settings in grid("table3") if run_hash(settings) in table1]
+    assert len(shared) == 10
+
+
+def test_context_noise_experiment_moves_the_context_noise_alone():
+    from common.rules import make_rules
+
+    plans = [make_rules(s).plan for s in grid("context-noise", seeds=[41]) if s.dataset == "mnist"]
+    assert len({plan.noise_stddev for plan in plans}) == 1
+    ratios = [plan.context_noise_stddev / plan.noise_stddev for plan in plans]
+    assert ratios == pytest.approx([1.0, 0.3, 0.1])
+    assert PAPER_NOISE == "paper"
+
+
+def test_hash_ignores_places_and_knows_settings():
+    assert run_hash(Settings(out_dir="/a")) == run_hash(Settings(out_dir="/b"))
+    assert run_hash(Settings(seed=1)) != run_hash(Settings(seed=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("seed = 1", "seeds"), ("[vary]\nepsilonn = [1]", "epsilonn"), ("[[", "readable TOML")],
+)
+def test_bad_grids_are_refused(tmp_path, text, named):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=named):
+        grid(str(path))
+    with pytest.raises(ValueError, match="EXPERIMENT"):
+        grid("table9")
+
+
+def test_dry_run_prints_plan_and_estimate_and_runs_nothing(own_grid, tmp_path, capsys):
+    assert cli.main(["sweep", own_grid, "--dry-run", "--results", str(tmp_path / "results")]) == 0
+    text = capsys.readouterr().out
+    assert "4 runs: 0 done, 4 to do" in text
+    assert "mnist/factorized-u0/dg" in text
+    assert not (tmp_path / "results").exists()
+
+
+def test_estimate_learns_from_finished_runs():
+    settings = Settings(num_rounds=100)
+    record = {"cpu_seconds": 50.0, "settings": {"num-rounds": 500}}
+    assert estimate(settings, [record]) == pytest.approx(10.0)
+    assert estimate(settings, []) > 10
+
+
+@pytest.mark.integration
+def test_sweep_resumes_lists_failures_and_never_repeats(own_grid, tmp_path, data_dir, monkeypatch):
+    """One run half done, one that fails; the second call runs what is left and nothing else."""
+    results, work = tmp_path / "results", tmp_path / "work"
+    runs = grid(own_grid)
+    half = next(s for s in runs if s.variant == "factorized-u0" and s.seed == 0)
+    config = {**half.to_config(), "data-dir": str(data_dir)}
+    from server_app.state import ServerState
+
+    original, calls = ServerState.apply, []
+
+    def die_in_round_3(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(ServerState, "apply", die_in_round_3)
+    with pytest.raises(KeyboardInterrupt):
+        worker.execute(config, str(results), str(work))
+    monkeypatch.undo()
+    assert (work / run_hash(half)).exists()
+    broken = next(s for s in runs if s.variant == "factorized-u0" and s.seed == 1)
+    (work / run_hash(broken)).mkdir(parents=True)
+    (work / run_hash(broken) / "journal.jsonl").write_text("not a journal\n{}\n")
+    options = dict(
+        results=results, work=work, data_dir=Path(data_dir), jobs=2, address=None, console=Console(quiet=True)
+    )
+    failures = run_sweep(make_plan(runs, results), **options)
+    assert len(failures) == 2  # the broken run, and the replay that needs its gains
+    assert any("settings.json" in line or "journal" in line for line in failures)
+    assert any("no recorded gains" in line for line in failures)
+    assert {r["settings"]["seed"] for r in read_records(results)} == {0}
+    shutil.rmtree(work / run_hash(broken))
+    before = {path: path.stat().st_mtime_ns for path in results.iterdir()}
+    plan = make_plan(runs, results)
+    assert (plan.done, len(plan.todo)) == (2, 2)
+    assert run_sweep(plan, **options) == []
+    assert len(read_records(results)) == 4
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert all(path.stat().st_size <= 20_000 for path in results.iterdir())
+    clean = worker_result(half, data_dir, tmp_path)
+    resumed = json.loads((results / f"{run_hash(half)}.json").read_text())
+    assert resumed["generator_digest"] == clean["generator_digest"]
+
+
+def worker_result(settings, data_dir, tmp_path):
+    """The same run without interruption."""
+    worker.execute(
+        {**settings.to_config(), "data-dir": str(data_dir)}, str(tmp_path / "clean"), str(tmp_path / "clean-work")
+    )
+    return read_records(tmp_path / "clean")[0]
+
+
+def test_experiments_are_documented():
+    assert all(callable(cells) for cells in experiments.EXPERIMENTS.values())
