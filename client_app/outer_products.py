@@ -38,26 +38,31 @@ def convolution(x, delta, kernel_h, kernel_w, rows, weight, bias):
     patch = np.zeros(padded, dtype=np.float32)
     sums = np.empty((outputs, padded), dtype=np.float32)
     totals = np.empty(outputs, dtype=np.float32)
+    active = np.empty(outputs + 1, dtype=np.int64)
     for r in range(n):
         sums[:] = 0.0
         totals[:] = 0.0
         image = x[r].reshape(-1)
         for i in range(height_out):
             for j in range(width_out):
-                gathered = False
+                # Which outputs have a gradient here: without a branch, since no branch could be predicted.
+                count = 0
                 for o in range(outputs):
+                    active[count] = o
+                    count += delta[r, i, j, o] != 0.0
+                if count == 0:
+                    continue
+                for ky in range(kernel_h):
+                    start = ((i + ky) * width + j) * channels
+                    for q in range(segment):
+                        patch[ky * segment + q] = image[start + q]
+                for index in range(count):
+                    o = active[index]
                     d = delta[r, i, j, o]
-                    if d != 0.0:
-                        if not gathered:
-                            for ky in range(kernel_h):
-                                start = ((i + ky) * width + j) * channels
-                                for q in range(segment):
-                                    patch[ky * segment + q] = image[start + q]
-                            gathered = True
-                        totals[o] += d
-                        target = sums[o]
-                        for q in range(padded):
-                            target[q] += d * patch[q]
+                    totals[o] += d
+                    target = sums[o]
+                    for q in range(padded):
+                        target[q] += d * patch[q]
         row = rows[r]
         position = weight
         for o in range(outputs):

@@ -64,9 +64,10 @@ def choose_model(update: np.ndarray, noise_stddev: float) -> tuple[int, int]:
     largest = float(np.abs(update).max(initial=0.0))
     if largest == 0.0:
         return 0, 0
-    relative = update / largest
-    square = float(np.mean(relative * relative))
-    kurtosis = float(np.mean(relative**4)) / square**2
+    squares = update / largest
+    squares *= squares
+    square = float(squares.mean())
+    kurtosis = float(np.dot(squares, squares)) / len(squares) / square**2
     model_class = sum(kurtosis > limit for limit in _KURTOSIS)
     return scale_index(largest / noise_stddev * math.sqrt(square)), model_class
 

@@ -229,6 +229,24 @@ def _radius4(unit, position):
 
 
 @njit(cache=True)
+def _project(cov, n, cn, d2):
+    """Scale n (of squared length d2) to a unit vector and set cn = C n; returns n^T C n and the trace across n."""
+    trace = cov[0, 0] + cov[1, 1] + cov[2, 2] + cov[3, 3]
+    d = np.sqrt(d2)
+    if d <= 1e-12:
+        for i in range(4):
+            cn[i] = 0.0
+        return 0.25 * trace, 0.75 * trace
+    variance = 0.0
+    for i in range(4):
+        n[i] /= d
+    for i in range(4):
+        cn[i] = cov[i, 0] * n[0] + cov[i, 1] * n[1] + cov[i, 2] * n[2] + cov[i, 3] * n[3]
+        variance += n[i] * cn[i]
+    return variance, trace - variance
+
+
+@njit(cache=True)
 def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, cdf, hazard, shrink, z_cut):
     """Blocks of four on D4.
 
@@ -261,13 +279,19 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
         to_ball = RHO / radius
         from_ball = radius / RHO
         largest = 0.0
+        smallest = np.inf
         for i in range(4):
             mean[i] = 0.0
+            t = scales[block + i] * to_ball
+            largest = max(largest, t)
+            smallest = min(smallest, t)
             for j in range(4):
                 cov[i, j] = 0.0
-            t = scales[block + i] * to_ball
             cov[i, i] = t * t
-            largest = max(largest, t)
+        # Until a "no" teaches something, the belief is N(0, t^2 I): its projections need no matrix.
+        fresh = largest == smallest
+        # Far candidates are worth a visit only while there are few of them.
+        cut = z_cut - 2.0 * largest
         done = False
         for _ in range(MAX_TRIALS):
             trials += 1
@@ -317,7 +341,7 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                 done = True
             else:
                 # Candidates: coset points so near the prediction that u may lie in their ball.
-                reach = RHO + z_cut * largest
+                reach = RHO + cut * largest
                 reach2 = reach * reach
                 count = 0
                 for i in range(4):
@@ -358,32 +382,21 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                                 z3 += 2
                 for slot in range(count):
                     c = order[slot]
-                    d2 = 0.0
-                    for i in range(4):
-                        n[i] = x[c, i] - mean[i]
-                        d2 += n[i] * n[i]
-                    d = np.sqrt(d2)
-                    variance = 0.0
-                    trace = 0.0
-                    if d > 1e-12:
-                        for i in range(4):
-                            n[i] /= d
-                        for i in range(4):
-                            cn[i] = cov[i, 0] * n[0] + cov[i, 1] * n[1] + cov[i, 2] * n[2] + cov[i, 3] * n[3]
-                            variance += n[i] * cn[i]
-                            trace += cov[i, i]
-                        trace -= variance
+                    if fresh:
+                        d2 = distance2[c]
+                        variance = cov[0, 0]
+                        trace = 3.0 * variance
                     else:
+                        d2 = 0.0
                         for i in range(4):
-                            trace += cov[i, i]
-                            cn[i] = 0.0
-                        variance = 0.25 * trace
-                        trace -= variance
+                            n[i] = x[c, i] - mean[i]
+                            d2 += n[i] * n[i]
+                        variance, trace = _project(cov, n, cn, d2)
                     if variance <= 0.0:
-                        score = Z_MAX if d <= RHO else -Z_MAX
+                        score = Z_MAX if d2 <= RHO2 else -Z_MAX
                     else:
                         score = (RHO - np.sqrt(d2 + trace)) / np.sqrt(variance)
-                    if score < -z_cut:
+                    if score < -cut:
                         continue
                     p = _look(cdf, score)
                     bit = 0
@@ -398,6 +411,11 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                         done = True
                         break
                     if p > UPDATE_ABOVE and variance > 0.0:
+                        if fresh:
+                            for i in range(4):
+                                n[i] = x[c, i]
+                            variance, trace = _project(cov, n, cn, d2)
+                            fresh = False
                         # u lies on the far side of the ball's surface: one truncated-Gaussian step along n.
                         pull = _look(hazard, score) / np.sqrt(variance)
                         loss = _look(shrink, score) / variance
