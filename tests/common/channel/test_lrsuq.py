@@ -161,7 +161,10 @@ def test_golden_bytes():
 
 
 GOLDEN_4 = "08011542c4b0e3281831b81e85eb51b88e3f400448455a02e480610bc08c8e6de62c2c"
-GOLDEN_1 = "08011542c4b0e3281831b81e85eb51b88e3f400148455a02f11061e41435104b7125b2"def test_tables_match_the_kernel_and_the_normal_distribution():
+GOLDEN_1 = "08011542c4b0e3281831b81e85eb51b88e3f400148455a02f11061e41435104b7125b2"
+
+
+def test_tables_match_the_kernel_and_the_normal_distribution():
     compiled = kernel()
     assert (tables.Z_MAX, tables.Z_STEPS, tables.TABLE_SIZE) == (compiled.Z_MAX, compiled.Z_STEPS, compiled.TABLE_SIZE)
     z = np.arange(tables.TABLE_SIZE) / tables.Z_STEPS - tables.Z_MAX
