@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True)
     _add_run(commands)
     _add_sweep(commands)
+    _add_report(commands)
     _add_data(commands)
     _add_settings(commands)
     options = parser.parse_args(arguments)
@@ -163,6 +164,23 @@ def _sweep(options: argparse.Namespace) -> int:
     for line in failures:
         console.print(f"failed: {line}", markup=False)
     return 1 if failures else 0
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser("report", help="tables, figures and claims from result files")
+    report.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of the result files")
+    report.add_argument("--out", type=Path, default=Path("docs/report"), help="folder of the report")
+    report.set_defaults(handler=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    try:
+        from simulations.report import write_report
+    except ModuleNotFoundError as error:
+        raise ValueError(f"papfl report needs matplotlib: pip install 'papfl[report]' ({error}).") from None
+    for path in write_report(options.results, options.out):
+        print(path)
+    return 0
 
 
 def _add_data(commands: Any) -> None:

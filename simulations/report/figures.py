@@ -1,0 +1,213 @@
+"""Figures from result files, as PNG and SVG. Colours are those of a colour-blind-safe palette (Okabe-Ito)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from simulations.experiments import CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
+from simulations.report.results import Interval, Results
+from simulations.report.tables import DATASET_NAMES, NAMES, pair_name
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+Pair = tuple[Path, Path]
+
+
+def draw_figures(results: Results, out: Path) -> dict[str, Pair]:
+    """Draw every figure for which there is data; returns title → (PNG, SVG)."""
+    plt.rcParams.update({"svg.hashsalt": "papfl", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    drawn: dict[str, Pair] = {}
+    figures: dict[str, tuple[str, Callable[[Results], Any]]] = {
+        "Accuracy against ε": ("accuracy_epsilon", accuracy_epsilon),
+        "Accuracy against rounds": ("accuracy_rounds", accuracy_rounds),
+        "Coefficient dimension (Fig. 1a)": ("figure1a", dimension),
+        "Geometry controls": ("geometry", geometry),
+        "Evolution of ‖h‖²": ("radial", radial),
+        "Communication against accuracy": ("communication", communication),
+        "Accuracy of single clients": ("clients", clients),
+    }
+    for title, (name, draw) in figures.items():
+        figure = draw(results)
+        if figure is None:
+            continue
+        paths = (out / f"{name}.png", out / f"{name}.svg")
+        figure.savefig(paths[0], dpi=150)
+        figure.savefig(paths[1], metadata={"Date": None})
+        plt.close(figure)
+        drawn[title] = paths
+    return drawn
+
+
+def _axes(count: int, width: float = 4.2, height: float = 3.1) -> Any:
+    figure, axes = plt.subplots(1, count, figsize=(width * count, height), constrained_layout=True, squeeze=False)
+    return figure, axes[0]
+
+
+def _legend(axes: Any) -> None:
+    """One legend, on the first axes that has something to name."""
+    for axis in axes:
+        if axis.get_legend_handles_labels()[1]:
+            axis.legend(frameon=False, fontsize=7)
+            return
+
+
+def accuracy_epsilon(results: Results) -> Any:
+    """Future accuracy of the main variants over the budgets."""
+    figure, axes = _axes(2)
+    points = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for cell, color in zip(MAIN_VARIANTS, COLORS, strict=False):
+            found = [(e, results.accuracy("future", dataset=dataset, epsilon=e, **cell)) for e in EPSILONS]
+            found = [(e, value) for e, value in found if value.n]
+            points += len(found)
+            axis.errorbar([e for e, _ in found], [100 * v.mean for _, v in found], [100 * v.std if v.n > 1 else 0 for _, v in found],
+                          fmt="o-", ms=4, capsize=2, color=color, label=pair_name(**cell))  # fmt: skip
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+        axis.set(title=DATASET_NAMES[dataset], xlabel="ε", ylabel="Future accuracy, %")
+    _legend(axes)
+    return figure if points else None
+
+
+def accuracy_rounds(results: Results) -> Any:
+    """Seen accuracy at the evaluated rounds, ε = 16."""
+    figure, axes = _axes(2)
+    lines = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for cell, color in zip(MAIN_VARIANTS, COLORS, strict=False):
+            records = list(results.cell(dataset=dataset, **cell).values())
+            if not records:
+                continue
+            lines += 1
+            rounds = [point["round"] for point in records[0]["evaluations"]]
+            values = np.array([[point["seen"] for point in record["evaluations"]] for record in records])
+            axis.plot(rounds, 100 * values.mean(axis=0), "o-", ms=3, color=color, label=pair_name(**cell))
+        axis.set(title=DATASET_NAMES[dataset], xlabel="round", ylabel="Seen accuracy, %")
+    _legend(axes)
+    return figure if lines else None
+
+
+def dimension(results: Results) -> Any:
+    """Fig. 1(a) with its three axes: Future accuracy, perturbation norm, uplink."""
+    ks = (4096, 8192, 16384, 32768, 65536)
+    found = {k: results.cell(dataset="cifar10", num_coefficients=k, variant="ours", channel="dg") for k in ks}
+    cells = {k: list(cell.values()) for k, cell in found.items() if cell}
+    if not cells:
+        return None
+    figure, (axis,) = _axes(1, 6.0, 3.4)
+    rows = [
+        (
+            "Future accuracy, %",
+            [100 * Interval.of(r["accuracy"]["future"] for r in cell).mean for cell in cells.values()],
+        ),
+        ("σ√k", [Interval.of(r["noise"]["norm"] for r in cell).mean for cell in cells.values()]),
+        ("uplink, MB", [Interval.of(r["uplink"]["message_bytes"] / 1e6 for r in cell).mean for cell in cells.values()]),
+    ]
+    shown = [axis, axis.twinx(), axis.twinx()]
+    shown[2].spines.right.set_position(("axes", 1.18))
+    for one, (label, values), color in zip(shown, rows, COLORS, strict=False):
+        one.plot(list(cells), values, "o-", color=color, ms=4)
+        one.set_ylabel(label, color=color)
+        one.tick_params(axis="y", colors=color)
+        one.spines.right.set_visible(one is not axis)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(list(cells), [f"{k:,}" for k in cells])
+    axis.set_xlabel("k")
+    return figure
+
+
+def geometry(results: Results) -> Any:
+    """Seen accuracy of the controls, without noise and at ε = 16."""
+    figure, axes = _axes(2, 4.8)
+    bars = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for offset, (noise, label) in enumerate(((0.0, "no noise"), ("auto", "ε = 16"))):
+            found = [
+                results.accuracy("seen", dataset=dataset, variant=v, channel="dg", noise_stddev=noise) for v in CONTROLS
+            ]
+            bars += sum(value.n > 0 for value in found)
+            heights = [100 * value.mean if value.n else 0 for value in found]
+            axis.bar(np.arange(len(CONTROLS)) + 0.4 * offset, heights, 0.38, color=COLORS[offset], label=label)
+        axis.set_xticks(
+            np.arange(len(CONTROLS)) + 0.2,
+            ["Factorized+ctx" if v == "ours" else NAMES[v] for v in CONTROLS],
+            rotation=30,
+            ha="right",
+        )
+        axis.set(title=DATASET_NAMES[dataset], ylabel="Seen accuracy, %")
+    _legend(axes)
+    return figure if bars else None
+
+
+def radial(results: Results) -> Any:
+    """‖h_t‖² over the rounds, Factorized and Radial."""
+    figure, axes = _axes(2)
+    lines = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for variant, color in zip(("factorized-u0", "radial-u0"), COLORS, strict=False):
+            for noise, style in ((0.0, "--"), ("auto", "-")):
+                for record in list(
+                    results.cell(dataset=dataset, variant=variant, channel="dg", noise_stddev=noise).values()
+                )[:1]:
+                    trace = record["traces"]["hidden_norm_squared"]
+                    rounds = np.linspace(0, record["settings"].get("num-rounds", 500), len(trace))
+                    axis.plot(
+                        rounds,
+                        trace,
+                        style,
+                        color=color,
+                        label=f"{NAMES[variant]}, {'no noise' if noise == 0.0 else 'ε = 16'}",
+                    )
+                    lines += 1
+        axis.set(title=DATASET_NAMES[dataset], xlabel="round", ylabel="‖h‖²")
+    _legend(axes)
+    return figure if lines else None
+
+
+def communication(results: Results) -> Any:
+    """Protected uplink of a run against Future accuracy, by channel."""
+    figure, axes = _axes(2)
+    points = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for channel, color in zip(("dg", "dg-q12", "lrsuq"), COLORS, strict=False):
+            records = list(results.cell(dataset=dataset, variant="ours", channel=channel).values())
+            points += len(records)
+            axis.plot(
+                [r["uplink"]["message_bytes"] / 1e6 for r in records],
+                [100 * r["accuracy"]["future"] for r in records],
+                "o",
+                color=color,
+                label=channel.upper(),
+            )
+        axis.set_xscale("log")
+        axis.set(title=DATASET_NAMES[dataset], xlabel="protected uplink of a run, MB", ylabel="Future accuracy, %")
+    _legend(axes)
+    return figure if points else None
+
+
+def clients(results: Results) -> Any:
+    """Distribution of accuracy over clients, all seeds together."""
+    figure, axes = _axes(2)
+    boxes = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        values, names = [], []
+        for cell in MAIN_VARIANTS:
+            records = results.cell(dataset=dataset, **cell).values()
+            accuracies = [100 * a for record in records for a in record["accuracy"]["per_client"].values()]
+            if accuracies:
+                values.append(accuracies)
+                names.append(pair_name(**cell))
+        boxes += len(values)
+        if values:
+            axis.boxplot(values, tick_labels=names, showfliers=False)
+            axis.tick_params(axis="x", rotation=30)
+        axis.set(title=DATASET_NAMES[dataset], ylabel="accuracy of one client, %")
+    return figure if boxes else None

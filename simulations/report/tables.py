@@ -1,0 +1,190 @@
+"""The paper's tables from result files. Cells that were not run are shown as missing, never filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from simulations.experiments import CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
+from simulations.report.results import Interval, Results
+
+MISSING = "–"
+NAMES = {
+    "ours": "Ours",
+    "global": "Global",
+    "full": "Full",
+    "deeplin": "DeepLin",
+    "direct": "Direct",
+    "deeplin-u0": "DeepLin (u_0)",
+    "factorized-u0": "Factorized",
+    "radial-u0": "Radial",
+    "replay-u0": "Replay",
+}
+DATASET_NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Strings, ready to print."""
+
+    name: str
+    title: str
+    note: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+def markdown(table: Table) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(table.header) + " |", "|" + "---|" * len(table.header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in table.rows])
+
+
+def pair_name(variant: str, channel: str) -> str:
+    """(variant, channel), as tables name it."""
+    return f"{NAMES[variant]} / {channel.upper()}"
+
+
+def all_tables(results: Results) -> list[Table]:
+    """Every table, in the paper's order."""
+    return [
+        table1(results),
+        table2(results),
+        figure1a(results),
+        table3(results),
+        geometry(results),
+        context_noise(results),
+    ]
+
+
+def table1(results: Results) -> Table:
+    """End-to-end comparison with the reference rows of every data set."""
+    rows = []
+    for dataset in DATASETS:
+        for epsilon in EPSILONS:
+            for cell in MAIN_VARIANTS:
+                wanted = {"dataset": dataset, "epsilon": epsilon, **cell}
+                rows.append([DATASET_NAMES[dataset], f"{epsilon:g}", pair_name(**cell), *_seen_future(results, wanted)])
+        rows.append(
+            [
+                DATASET_NAMES[dataset],
+                "∞",
+                "no noise: Ours / DG",
+                *_seen_future(results, {"dataset": dataset, "variant": "ours", "channel": "dg", "noise_stddev": 0.0}),
+            ]
+        )
+        commonest = [results.reference(dataset, "commonest_label", side).percent() for side in ("seen", "future")]
+        rows.append([DATASET_NAMES[dataset], "0", "each client's commonest label", *commonest])
+        rows.append([DATASET_NAMES[dataset], "0", "chance", "10.00", "10.00"])
+    return Table("table1", "Table 1: end-to-end comparison", "Accuracy in percent, mean ± standard deviation over n seeds.",
+                 ["data set", "ε", "variant / channel", "Seen", "Future"], rows)  # fmt: skip
+
+
+def table2(results: Results) -> Table:
+    """Heterogeneity at ε = 16."""
+    rows = []
+    for dataset in DATASETS:
+        for alpha in (0.1, 0.3, 0.5, 1.0):
+            cells = [
+                {"dataset": dataset, "dirichlet_alpha": alpha, "variant": v, "channel": "dg"} for v in ("full", "ours")
+            ]
+            gain = results.difference("future", cells[1], cells[0])
+            rows.append(
+                [
+                    DATASET_NAMES[dataset],
+                    f"{alpha:g}",
+                    *(results.accuracy("future", **cell).percent() for cell in cells),
+                    _points(gain),
+                ]
+            )
+    return Table("table2", "Table 2: heterogeneity (ε = 16, Future)", "Gain: paired over seeds, 95 % interval, percentage points.",
+                 ["data set", "Dirichlet α", "Full / DG", "Ours / DG", "gain"], rows)  # fmt: skip
+
+
+def figure1a(results: Results) -> Table:
+    """Coefficient dimension on CIFAR-10."""
+    rows = []
+    for k in (4096, 8192, 16384, 32768, 65536):
+        wanted: dict[str, Any] = {"dataset": "cifar10", "num_coefficients": k, "variant": "ours", "channel": "dg"}
+        records = list(results.cell(**wanted).values())
+        norm = Interval.of(record["noise"]["norm"] for record in records)
+        uplink = Interval.of(record["uplink"]["message_bytes"] / 1e6 for record in records)
+        rows.append([f"{k:,}", results.accuracy("future", **wanted).percent(), _number(norm), _number(uplink)])
+    return Table("figure1a", "Figure 1(a): coefficient dimension (CIFAR-10, ε = 16)", "Perturbation norm σ√k and protected uplink of a run.",
+                 ["k", "Future", "σ√k", "uplink MB"], rows)  # fmt: skip
+
+
+def table3(results: Results) -> Table:
+    """The channels."""
+    rows = []
+    for channel in ("dg", "dg-q12", "lrsuq"):
+        wanted: dict[str, Any] = {"dataset": "cifar10", "variant": "ours", "channel": channel}
+        records = list(results.cell(**wanted).values())
+        rate = Interval.of(record["uplink"]["bits_per_coordinate"] for record in records)
+        uplink = Interval.of(record["uplink"]["message_bytes"] / 1e6 for record in records)
+        time = Interval.of(
+            record["milliseconds"]["encode_ms"] + record["milliseconds"]["decode_ms"] for record in records
+        )
+        rows.append(
+            [
+                channel.upper(),
+                _number(rate),
+                _number(uplink),
+                results.accuracy("future", **wanted).percent(),
+                _number(time),
+            ]
+        )
+    return Table("table3", "Table 3: communication (CIFAR-10, ε = 16)", "Milliseconds: medians over messages, measured while two runs shared the machine.",
+                 ["channel", "bits per coordinate", "uplink MB", "Future", "encode + decode ms"], rows)  # fmt: skip
+
+
+def geometry(results: Results) -> Table:
+    """Controls with and without noise."""
+    rows = []
+    for dataset in DATASETS:
+        for variant in CONTROLS:
+            cells = [
+                {"dataset": dataset, "variant": variant, "channel": "dg", "noise_stddev": noise}
+                for noise in (0.0, "auto")
+            ]
+            values = [results.accuracy("seen", **cell).percent() for cell in cells] + [
+                results.accuracy("future", **cell).percent() for cell in cells
+            ]
+            name = "Factorized+ctx" if variant == "ours" else NAMES[variant]
+            rows.append([DATASET_NAMES[dataset], name, *values])
+    return Table("geometry", "Geometry controls", "Seen and Future without noise and at ε = 16; all but the last replace the context by u_0.",
+                 ["data set", "control", "Seen, no noise", "Seen, ε = 16", "Future, no noise", "Future, ε = 16"], rows)  # fmt: skip
+
+
+def context_noise(results: Results) -> Table:
+    """σ_c alone, σ_g fixed at the paper's: ε rises, only the context changes."""
+    rows = []
+    for dataset in DATASETS:
+        for ratio in results.values("context-noise-ratio"):
+            records = [
+                r
+                for r in results.records
+                if r["settings"].get("context-noise-ratio") == ratio
+                and r["settings"].get("dataset", "mnist") == dataset
+            ]
+            if ratio == "auto" or not records:
+                continue
+            rows.append([DATASET_NAMES[dataset], f"{ratio:g}", _number(Interval.of(r["privacy"]["epsilon"] for r in records)),
+                         Interval.of(r["accuracy"]["seen"] for r in records).percent(), Interval.of(r["accuracy"]["future"] for r in records).percent()])  # fmt: skip
+    return Table("context_noise", "Context noise alone", "σ_g as in the paper's setting, σ_c times the ratio; ε is what that costs.",
+                 ["data set", "σ_c / σ_g", "ε", "Seen", "Future"], rows)  # fmt: skip
+
+
+def _seen_future(results: Results, wanted: dict[str, Any]) -> list[str]:
+    return [results.accuracy(side, **wanted).percent() for side in ("seen", "future")]
+
+
+def _points(interval: Interval) -> str:
+    if interval.n == 0:
+        return MISSING
+    width = "" if interval.n == 1 else f" ± {100 * interval.half_width:.2f}"
+    return f"{100 * interval.mean:+.2f}{width} (n={interval.n})"
+
+
+def _number(interval: Interval) -> str:
+    return MISSING if interval.n == 0 else f"{interval.mean:.4g}"

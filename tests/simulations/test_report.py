@@ -1,0 +1,118 @@
+import csv
+import json
+import math
+
+import pytest
+
+from common.settings import Settings
+from simulations import cli
+from simulations.report import write_report
+from simulations.report.claims import check_claims, verdict
+from simulations.report.results import Interval, Results
+from simulations.report.tables import table1, table3
+
+
+def record(seen, future, seed=41, **settings):
+    """A result file as `records.record_of` writes it, with the numbers that matter to a report."""
+    changed = {key.replace("_", "-"): value for key, value in settings.items()}
+    return {
+        "settings": {**changed, **({} if seed == 41 else {"seed": seed}), "deterministic": True},
+        "numerics": {"numerics_version": 2, "torch": "2", "cpu": "test"},
+        "privacy": {"guarantee": "none", "epsilon": 16.0, "outside_epsilon": ["looking"]},
+        "noise": {"norm": 1.9},
+        "accuracy": {"seen": seen, "future": future, "per_client": {"0": seen, "40": future}},
+        "evaluations": [{"round": 100, "seen": seen, "future": future}],
+        "references": {"chance": 0.1, "commonest_label": {"seen": 0.4, "future": 0.35}},
+        "uplink": {"message_bytes": 65_000_000, "bits_per_coordinate": 32.0},
+        "traces": {"hidden_norm_squared": [1.0, 2.0]},
+        "milliseconds": {"encode_ms": 1.0, "decode_ms": 0.5},
+    }
+
+
+@pytest.fixture
+def records():
+    found = []
+    for seed, shift in ((41, 0.0), (42, 0.02), (43, -0.01)):
+        found.append(record(0.80 + shift, 0.78 + shift, seed, variant="ours", channel="dg"))
+        found.append(record(0.78 + shift, 0.755 + shift, seed, variant="full", channel="dg"))
+    return found
+
+
+def defaults_removed(records):
+    """Records never hold settings at their default."""
+    defaults = Settings().to_config()
+    for one in records:
+        one["settings"] = {k: v for k, v in one["settings"].items() if v != defaults[k] or k == "deterministic"}
+    return records
+
+
+def test_cells_hold_what_has_no_other_difference(records):
+    results = Results(
+        [*defaults_removed(records), *defaults_removed([record(0.1, 0.1, variant="ours", channel="dg", epsilon=4.0)])]
+    )
+    assert sorted(results.cell(variant="ours", channel="dg")) == [41, 42, 43]
+    assert results.accuracy("seen", variant="ours", channel="dg").mean == pytest.approx(0.80333, abs=1e-5)
+    assert results.accuracy("seen", variant="ours", channel="dg", epsilon=4.0).n == 1
+    assert results.accuracy("seen", variant="ours", channel="lrsuq").n == 0
+
+
+def test_missing_cells_are_shown_as_missing(records):
+    rows = {(r[0], r[1], r[2]): r[3:] for r in table1(Results(defaults_removed(records))).rows}
+    assert rows["MNIST", "16", "Ours / DG"] == ["80.33 ± 1.53 (n=3)", "78.33 ± 1.53 (n=3)"]
+    assert rows["MNIST", "4", "Ours / DG"] == ["–", "–"]
+    assert rows["MNIST", "0", "each client's commonest label"] == ["40.00 ± 0.00 (n=3)", "35.00 ± 0.00 (n=3)"]
+    assert all(row[1] == "–" for row in table3(Results(defaults_removed(records))).rows)
+
+
+def test_differences_are_paired_over_seeds(records):
+    """The seeds move both cells by 2 points and more; their difference is 2.5 points every time."""
+    results = Results(defaults_removed(records))
+    gain = results.difference("future", {"variant": "ours", "channel": "dg"}, {"variant": "full", "channel": "dg"})
+    assert (gain.n, gain.mean) == (3, pytest.approx(0.025))
+    assert gain.half_width < 1e-9
+    row = next(r for r in check_claims(results).rows if r[0] == "MNIST, ε = 16: Ours over Full")
+    assert row[2:] == ["+0.00 … +3.24", "+2.50 ± 0.00", "3", "agree"]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "expected"),
+    [
+        ([], 1.0, 2.0, "not run"),
+        ([1.5], 1.0, 2.0, "one seed"),
+        ([1.4, 1.5, 1.6], 1.0, 2.0, "agree"),
+        ([5.0, 5.1, 5.2], 1.0, 2.0, "differ"),
+        ([-3.0, 1.0, 5.0], 1.0, 2.0, "within noise"),
+        ([-0.1, 0.0, 0.1], -0.4, 0.4, "agree"),
+    ],
+)
+def test_verdicts_are_computed(values, low, high, expected):
+    assert verdict(Interval.of(values), low, high) == expected
+
+
+def test_interval_of_one_seed_has_no_spread():
+    one = Interval.of([0.5])
+    assert one.n == 1
+    assert math.isnan(one.std)
+    assert one.percent() == "50.00 (n=1)"
+
+
+def test_report_is_complete_and_self_contained(records, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    for index, one in enumerate(defaults_removed(records)):
+        (folder / f"{index}.json").write_text(json.dumps(one))
+    written = write_report(folder, tmp_path / "out")
+    names = {path.name for path in written}
+    assert {"report.md", "report.html", "table1.csv", "accuracy_rounds.png", "accuracy_rounds.svg"} <= names
+    assert all(path.stat().st_size > 0 for path in written)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "src='http" not in page
+    assert "href='http" not in page
+    assert page.count("data:image/png;base64") == sum(name.endswith(".png") for name in names)
+    rows = list(csv.reader((tmp_path / "out" / "table1.csv").open()))
+    assert rows[0] == ["data set", "ε", "variant / channel", "Seen", "Future"]
+
+
+def test_report_without_results_is_refused(tmp_path, capsys):
+    assert cli.main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "--results" in capsys.readouterr().err
