@@ -3,6 +3,8 @@
 The same settings must give the same bits on Ray, in process and in a deployment. Three things break that
 silently: the number of threads (another order of summation), MKL's choice of kernel by the *alignment* of an
 array, and non-deterministic kernels. All three are pinned here, in every process, before MKL's first call.
+NumPy's own BLAS reads its environment when NumPy is imported, which Ray does before us: what runs in a training
+therefore uses torch or NumPy's element-wise sums, never NumPy's BLAS.
 """
 
 from __future__ import annotations

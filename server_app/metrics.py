@@ -6,6 +6,8 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import numpy as np
+
 from common.data.splits import is_future
 from common.protocol import METRICS
 from common.rules import Rules
@@ -39,7 +41,7 @@ def hidden(generator: Generator, clients: Collection[int]) -> dict[str, float]:
     states = [generator.hidden(client) for client in sorted(clients)]
     if any(state is None for state in states):
         return {}
-    return {"hidden_norm_squared": mean(float(state @ state) for state in states if state is not None)}
+    return {"hidden_norm_squared": mean(float(np.square(state).sum()) for state in states if state is not None)}
 
 
 def _is_number(value: Any) -> bool:

@@ -67,7 +67,7 @@ def choose_model(update: np.ndarray, noise_stddev: float) -> tuple[int, int]:
     squares = update / largest
     squares *= squares
     square = float(squares.mean())
-    kurtosis = float(np.dot(squares, squares)) / len(squares) / square**2
+    kurtosis = float(np.square(squares).mean()) / square**2
     model_class = sum(kurtosis > limit for limit in _KURTOSIS)
     return scale_index(largest / noise_stddev * math.sqrt(square)), model_class
 
