@@ -157,7 +157,9 @@ class PersonalClient(NumPyClient):
         if stored is not None:
             return stored, 0.0
         keys = self._event_keys(config, release, digest)
-        self._ledger.commit(run, digest, release, lambda events: self._policy.check(self._rules, events))
+        self._ledger.commit(
+            run, digest, release, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all)
+        )
         update = compute()
         started = time.perf_counter()
         message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, noise), keys)

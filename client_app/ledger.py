@@ -35,7 +35,7 @@ class ReleaseLedger(Protocol):
         """Spend `event`, before anything is computed from the records.
 
         Args:
-            check: called with all events including the new one; refuses by raising.
+            check: refuses by raising.
 
         Raises:
             RequestRefused: refused by `check`, or the round of the run is spent.
@@ -45,7 +45,8 @@ class ReleaseLedger(Protocol):
         """Keep the bytes of a committed event, to answer a repeated request."""
 
 
-Check = Callable[[Sequence[GaussianRelease]], None]
+# Called with the events of the run and with those of all runs, both including the new one.
+Check = Callable[[Sequence[GaussianRelease], Sequence[GaussianRelease]], None]
 
 
 class StateLedger:
@@ -83,7 +84,8 @@ class StateLedger:
         """See `ReleaseLedger.commit`."""
         if event.round in self._spent(run):
             raise RequestRefused(Refusal.REPEATED, f"round {event.round} was spent")
-        check([*self.events(), event])
+        of_run = [GaussianRelease.from_json(entry["event"]) for entry in self._entries() if entry["run"] == run]
+        check([*of_run, event], [*self.events(), event])
         entries = [*self._entries(), {"run": run, "digest": digest, "event": event.to_json()}]
         self._record["entries"] = json.dumps(entries)
         self._record["latest"], self._record["message"] = digest, b""

@@ -53,11 +53,12 @@ class Policy:
         max_delta = number("max-delta", node_config.get("max-delta", 1e-5), above=0.0, below=1.0)
         return cls(budget, max_delta, choice == "public-data")
 
-    def check(self, rules: Rules, events: Sequence[GaussianRelease]) -> None:
+    def check(self, rules: Rules, of_run: Sequence[GaussianRelease], of_all: Sequence[GaussianRelease]) -> None:
         """Refuse what would exceed the run's budget or this client's own.
 
         Args:
-            events: everything spent, with the release in question.
+            of_run: everything spent in this run, with the release in question.
+            of_all: everything spent in any run on these records, with the release in question.
 
         Raises:
             RequestRefused: over budget, or a run whose accounting would make the budget meaningless.
@@ -70,7 +71,8 @@ class Policy:
                 raise RequestRefused(
                     Refusal.BUDGET, f"delta {settings.delta:g} is above this client's {self.max_delta:g}"
                 )
-        limit = min(self.budget, rules.budget)
-        epsilon = ACCOUNTANTS[settings.accountant].epsilon(worst_record_rho(events), settings.delta)
-        if epsilon > limit * _SLACK:
-            raise RequestRefused(Refusal.BUDGET, f"epsilon would be {epsilon:.6g}, the budget is {limit:.6g}")
+        accountant = ACCOUNTANTS[settings.accountant]
+        for events, limit, whose in ((of_run, rules.budget, "run"), (of_all, self.budget, "client")):
+            epsilon = accountant.epsilon(worst_record_rho(events), settings.delta)
+            if epsilon > limit * _SLACK:
+                raise RequestRefused(Refusal.BUDGET, f"epsilon would be {epsilon:.6g}, the {whose}'s is {limit:.6g}")

@@ -17,9 +17,9 @@ from server_app.generator import Generator
 
 
 def mean(values: Iterable[float]) -> float:
-    """Arithmetic mean; NaN of nothing."""
+    """Arithmetic mean of at least one number."""
     items = list(values)
-    return sum(items) / len(items) if items else float("nan")
+    return sum(items) / len(items)
 
 
 def training(replies: Replies, rules: Rules) -> dict[str, Any]:

@@ -13,6 +13,10 @@ from server_app.state import ServerState
 BEFORE_CONTEXTS = -1
 
 
+class CannotResume(ValueError):
+    """The run's folder cannot be continued here, with the reason."""
+
+
 @dataclass(frozen=True)
 class Recovered:
     """Where a run stands.
@@ -35,7 +39,19 @@ def recover(
     Args:
         hellos: what the connected clients said, by partition id.
         finish_round: called after each replayed round with its metrics: evaluates where due and writes them.
+
+    Raises:
+        CannotResume: checkpoint of other settings, software or processor; damaged checkpoint or journal.
     """
+    try:
+        return _recover(state, hellos, finish_round)
+    except ValueError as error:
+        raise CannotResume(str(error)) from error
+
+
+def _recover(
+    state: ServerState, hellos: Mapping[int, Mapping[str, Any]], finish_round: Callable[[int, dict[str, Any]], None]
+) -> Recovered:
     folder, last = state.folder, BEFORE_CONTEXTS
     if folder.checkpoint.exists():
         restored = load_checkpoint(

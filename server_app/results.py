@@ -114,12 +114,12 @@ class RunFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file of the folder, atomically."""
-        write_atomically(self.path / name, json.dumps(value, indent=2).encode() + b"\n")
+        write_atomically(self.path / name, json.dumps(value, indent=2, allow_nan=False).encode() + b"\n")
 
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Append the metrics of a round (or, with an "event" key, of another happening)."""
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row, allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
         if self._tensorboard:

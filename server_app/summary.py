@@ -25,6 +25,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     write_atomically(folder.path / "generator.safetensors", _generator_bytes(state))
     final = rows[-1]
     plan = state.rules.plan
+    rates = [row["bits_per_coordinate"] for row in rows if "bits_per_coordinate" in row]
     summary = {
         "run": settings.name,
         "settings": settings.to_config(),
@@ -52,7 +53,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
             "messages": sum(len(row["clients"]) for row in rows),
             "message_bytes": sum(row.get("message_bytes", 0) for row in rows),
             "payload_bytes": sum(row.get("payload_bytes", 0) for row in rows),
-            "bits_per_coordinate": metrics.mean(r["bits_per_coordinate"] for r in rows if "bits_per_coordinate" in r),
+            "bits_per_coordinate": metrics.mean(rates) if rates else None,
         },
         "failed_replies": sum(len(row["failed"]) for row in rows),
         "failed_evaluations": sum(len(row.get("evaluation_failed", {})) for row in rows),
@@ -72,9 +73,11 @@ def _references(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict[s
     known = {c: h["commonest-label-accuracy"] for c, h in hellos.items() if "commonest-label-accuracy" in h}
     result: dict[str, Any] = {"chance": 1.0 / state.rules.spec.num_classes}
     if known:
+        seen = [value for client, value in known.items() if not is_future(settings, client)]
+        future = [value for client, value in known.items() if is_future(settings, client)]
         result["commonest_label"] = {
-            "seen": metrics.mean(value for client, value in known.items() if not is_future(settings, client)),
-            "future": metrics.mean(value for client, value in known.items() if is_future(settings, client)),
+            "seen": metrics.mean(seen) if seen else None,
+            "future": metrics.mean(future) if future else None,
         }
     return result
 

@@ -67,6 +67,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.print_command:
         print(flwr_command(settings, options.client_gpus))
         return 0
+    if options.references and settings.diagnostics == "off":
+        raise ValueError("diagnostics must be 'public-data' for --references: they are noiseless. Received 'off'.")
     console = Console()
     console.print(f"results: {RunFolder(settings).path}")
     rows = runs.run_on_ray(settings, options.client_gpus) if options.backend == "ray" else runs.run_in_process(settings)
@@ -141,7 +143,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
     runs = grid(options.experiment, seeds=options.seeds, rounds=options.rounds)
     results = options.results.resolve()
-    plan = sweep.make_plan(runs, results)
+    plan = sweep.make_plan(runs, results, options.work.resolve())
     console = Console()
     hours = plan.seconds / 3600
     console.print(

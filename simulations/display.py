@@ -59,7 +59,7 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
     )
     console.print(
         f"protected uplink {megabytes:.2f} MB in {uplink['messages']} messages, "
-        f"{uplink['bits_per_coordinate']:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
+        f"{uplink['bits_per_coordinate'] or 0:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
     )
     console.print("outside epsilon: " + "; ".join(privacy["outside_epsilon"]), style="dim")
 

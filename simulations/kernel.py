@@ -42,6 +42,12 @@ class KernelOperator:
         result: torch.Tensor = moved
         return result
 
+    def gain(self) -> float:
+        """h_jᵀ h_i, the isotropic term; 1 for a variant that trains the coefficients themselves."""
+        with torch.no_grad():
+            h_j, h_i = self._variant.hidden(self._j), self._variant.hidden(self._i)
+        return 1.0 if h_j is None or h_i is None else float(torch.dot(h_j.double(), h_i.double()))
+
     def dense(self) -> np.ndarray:
         """K_ji as a matrix (k, k) float64: for small k."""
         a = self._variant(self._i)
@@ -58,20 +64,28 @@ def predicted_change(operator: KernelOperator, update: torch.Tensor, eta: float,
 
 @dataclass(frozen=True)
 class EnergySplit:
-    """‖K_ji g‖² along g (what a scalar gain would do) and across it."""
+    """‖K_ji g‖² taken apart along the two terms of eq. 9.
 
-    along: float
-    across: float
+    Attributes:
+        isotropic: ‖(h_jᵀ h_i) g‖².
+        directional: ‖W H_j H_iᵀ Wᵀ g‖².
+        total: ‖K_ji g‖²; differs from the sum by twice the inner product of the two parts.
+    """
+
+    isotropic: float
+    directional: float
+    total: float
 
     @property
     def isotropic_share(self) -> float:
-        """Share of the update's energy that a scalar gain explains."""
-        total = self.along + self.across
-        return self.along / total if total > 0 else 1.0
+        """isotropic / (isotropic + directional); 1 where nothing moves."""
+        parts = self.isotropic + self.directional
+        return self.isotropic / parts if parts > 0 else 1.0
 
 
 def energy_split(operator: KernelOperator, update: torch.Tensor) -> EnergySplit:
-    """The isotropic and directional parts of one update's effect on client j."""
-    moved, direction = operator(update).double(), update.double()
-    along = torch.dot(moved, direction) / torch.linalg.vector_norm(direction)
-    return EnergySplit(float(along**2), float(moved @ moved - along**2))
+    """The isotropic and the directional part of one update's effect on client j."""
+    moved = operator(update).double()
+    isotropic = operator.gain() * update.double()
+    directional = moved - isotropic
+    return EnergySplit(*(float(part @ part) for part in (isotropic, directional, moved)))

@@ -69,14 +69,19 @@ class LocalSuperLink:
                 ],
                 env=self._environment, stdout=log, stderr=subprocess.STDOUT, cwd=self.home, start_new_session=True,
             )  # fmt: skip
+        try:
+            self._wait_until_listening()
+        except BaseException:  # also an interrupt: nothing may be left behind
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _wait_until_listening(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not _listening(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = self.log_tail()
-                self.__exit__(None, None, None)
-                raise SuperLinkError(f"flower-superlink did not start:\n{tail}")
+                raise SuperLinkError(f"flower-superlink did not start:\n{self.log_tail()}")
             time.sleep(0.1)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None

@@ -34,6 +34,7 @@ class Plan:
     Attributes:
         todo: runs without a result file, in order.
         done: number of runs that have one.
+        seconds: CPU time of the runs to do, estimated.
     """
 
     todo: tuple[Settings, ...]
@@ -41,9 +42,21 @@ class Plan:
     seconds: float
 
 
-def make_plan(runs: list[Settings], results: Path) -> Plan:
+def gains_source(replay: Settings) -> Settings:
+    """The factorized run whose gains a replay replays."""
+    return dataclasses.replace(replay, variant="factorized-u0", replay_gains="")
+
+
+def make_plan(runs: list[Settings], results: Path, work: Path) -> Plan:
     """Compare the wanted runs with the result files there are; estimate the CPU time of the rest from those files."""
-    todo = tuple(settings for settings in runs if not (results / f"{run_hash(settings)}.json").exists())
+    finished = {run_hash(settings) for settings in runs if (results / f"{run_hash(settings)}.json").exists()}
+    # A replay needs gains that only its factorized run's work folder has: without them that run is due once more.
+    for settings in runs:
+        if settings.replay_gains == GAINS_PLACEHOLDER and run_hash(settings) not in finished:
+            source = gains_source(settings)
+            if not gains_path(work, source).exists():
+                finished.discard(run_hash(source))
+    todo = tuple(settings for settings in runs if run_hash(settings) not in finished)
     measured = read_records(results) if results.exists() else []
     return Plan(todo, len(runs) - len(todo), sum(estimate(settings, measured) for settings in todo))
 
@@ -125,7 +138,7 @@ def _run_all(plan: Plan, results: Path, work: Path, data_dir: Path, jobs: int, c
                 try:
                     finished_seconds += ray.get(reference)
                 except Exception as error:  # listed; the rest goes on
-                    cause = str(error).strip().splitlines()[-1]
+                    cause = (str(error).strip() or type(error).__name__).splitlines()[-1]
                     failures.append(f"{describe(settings)}: {cause}")
                     console.print(f"failed: {failures[-1]}", markup=False)
                 progress.advance(bar)
@@ -145,7 +158,7 @@ def _resolve_gains(settings: Settings, work: Path, unfinished: list[Settings]) -
     """A replay needs the gains of a factorized run: the settings with their path, None to wait, or why it can't run."""
     if settings.replay_gains != GAINS_PLACEHOLDER:
         return settings
-    source = dataclasses.replace(settings, variant="factorized-u0", replay_gains="")
+    source = gains_source(settings)
     path = gains_path(work, source)
     if path.exists():
         return dataclasses.replace(settings, replay_gains=str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ def execute(config: dict[str, Any], results: str, work: str) -> float:
     """
     from client_app.app import app
     from server_app.app import run
+    from server_app.recovery import CannotResume
     from server_app.results import RunFolder
     from simulations.grid import InProcessGrid
     from simulations.records import record_of, run_hash, write_record
@@ -31,13 +33,19 @@ def execute(config: dict[str, Any], results: str, work: str) -> float:
     settings = dataclasses.replace(named, run_name=name, out_dir=work, resume=(Path(work) / name).exists())
     started = time.process_time()
     folder = RunFolder(settings)
+    seconds = _add_seconds(folder.path, 0.0)
     if folder.summary.exists():  # interrupted between the summary and the result file
-        import json
-
         summary = json.loads(folder.summary.read_text())
     else:
-        summary = run(InProcessGrid(app, settings), settings)
-    seconds = time.process_time() - started
+        try:
+            summary = run(InProcessGrid(app, settings), settings)
+        except CannotResume:
+            # Other software or another processor, or damage: the run is deterministic, so it may simply start again.
+            shutil.rmtree(folder.path)
+            settings = dataclasses.replace(settings, resume=False)
+            summary = run(InProcessGrid(app, settings), settings)
+        finally:
+            seconds = _add_seconds(folder.path, time.process_time() - started)
     if settings.variant == "factorized-u0":  # before the result file, which says that the run is done
         kept = gains_path(Path(work), named)
         shutil.copy(folder.metrics, kept.with_suffix(".tmp"))
@@ -45,6 +53,15 @@ def execute(config: dict[str, Any], results: str, work: str) -> float:
     write_record(Path(results), named, record_of(named, summary, folder.read_metrics(), seconds))
     shutil.rmtree(folder.path)
     return seconds
+
+
+def _add_seconds(folder: Path, seconds: float) -> float:
+    """CPU time of a run over all its attempts, kept in its folder."""
+    path = folder / "cpu-seconds"
+    total = seconds + (float(path.read_text()) if path.exists() else 0.0)
+    if folder.exists():
+        path.write_text(repr(total))
+    return total
 
 
 def gains_path(work: Path, settings: Settings) -> Path:

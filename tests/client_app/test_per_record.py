@@ -106,5 +106,6 @@ def test_cuda_gradients_equal_cpu_gradients():
     model, _ = build_reference("lenet", (3, 32, 32), 10, seed=0)
     cuda, _ = build_reference("lenet", (3, 32, 32), 10, seed=0, device="cuda")
     x, y = torch.rand(8, 3, 32, 32, generator=GENERATOR), torch.randint(10, (8,), generator=GENERATOR)
-    ours = collect(LayerGradients(cuda), x.cuda(), y.cuda())[1].cpu()
+    assert isinstance(per_record_gradients(cuda), GenericGradients)
+    ours = collect(per_record_gradients(cuda), x.cuda(), y.cuda())[1].cpu()
     assert torch.allclose(ours, collect(LayerGradients(model), x, y)[1], atol=1e-4)

@@ -67,15 +67,21 @@ def test_predicted_change_agrees_to_first_order(variant):
     assert errors[1] < 0.4 * errors[0]
 
 
-def test_energy_split_adds_up_and_is_all_isotropic_for_direct():
+def test_energy_split_separates_the_two_terms_of_equation_9():
     update = torch.randn(40, generator=torch.Generator().manual_seed(0))
     _, generator = generator_of("ours")
-    operator = operator_of(generator, 1, 0)
-    split = energy_split(operator, update)
-    moved = operator(update).double()
-    assert split.along + split.across == pytest.approx(float(moved @ moved), rel=1e-6)
-    _, direct = generator_of("direct")
-    assert energy_split(operator_of(direct, 1, 0), update).isotropic_share == pytest.approx(1.0)
+    split = energy_split(operator_of(generator, 1, 0), update)
+    h = [generator.hidden(client) for client in (1, 0)]
+    assert split.isotropic == pytest.approx(float((h[0] @ h[1]) ** 2 * (update.double() @ update.double())), rel=1e-5)
+    dense = operator_of(generator, 1, 0).dense() - (h[0] @ h[1]) * np.eye(40)
+    assert split.directional == pytest.approx(float(np.sum((dense @ update.double().numpy()) ** 2)), rel=1e-3)
+    assert 0 < split.isotropic_share < 1
+
+
+@pytest.mark.parametrize("variant", ["direct", "ours"])
+def test_energy_split_of_nothing_is_isotropic(variant):
+    _, generator = generator_of(variant)
+    assert energy_split(operator_of(generator, 1, 0), torch.zeros(40)).isotropic_share == 1.0
 
 
 def test_dense_kernel_is_for_small_k():

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from common.settings import Settings
-from simulations import cli, experiments, worker
-from simulations.experiments import EXPERIMENTS, PAPER_NOISE, grid
+from simulations import cli, worker
+from simulations.experiments import EXPERIMENTS, grid
 from simulations.records import read_records, run_hash
 from simulations.sweep import estimate, make_plan, run_sweep
 
@@ -59,7 +59,6 @@ def test_context_noise_experiment_moves_the_context_noise_alone():
     assert len({plan.noise_stddev for plan in plans}) == 1
     ratios = [plan.context_noise_stddev / plan.noise_stddev for plan in plans]
     assert ratios == pytest.approx([1.0, 0.3, 0.1])
-    assert PAPER_NOISE == "paper"
 
 
 def test_hash_ignores_places_and_knows_settings():
@@ -123,14 +122,14 @@ def test_sweep_resumes_lists_failures_and_never_repeats(own_grid, tmp_path, data
     options = dict(
         results=results, work=work, data_dir=Path(data_dir), jobs=2, address=None, console=Console(quiet=True)
     )
-    failures = run_sweep(make_plan(runs, results), **options)
+    failures = run_sweep(make_plan(runs, results, work), **options)
     assert len(failures) == 2  # the broken run, and the replay that needs its gains
-    assert any("settings.json" in line or "journal" in line for line in failures)
+    assert any("settings.json" in line for line in failures)
     assert any("no recorded gains" in line for line in failures)
     assert {r["settings"]["seed"] for r in read_records(results)} == {0}
     shutil.rmtree(work / run_hash(broken))
     before = {path: path.stat().st_mtime_ns for path in results.iterdir()}
-    plan = make_plan(runs, results)
+    plan = make_plan(runs, results, work)
     assert (plan.done, len(plan.todo)) == (2, 2)
     assert run_sweep(plan, **options) == []
     assert len(read_records(results)) == 4
@@ -141,13 +140,47 @@ def test_sweep_resumes_lists_failures_and_never_repeats(own_grid, tmp_path, data
     assert resumed["generator_digest"] == clean["generator_digest"]
 
 
+@pytest.mark.integration
+def test_work_of_another_machine_is_done_again(own_grid, tmp_path, data_dir, monkeypatch):
+    """A checkpoint of another processor cannot be continued bit for bit: the run starts again and finishes."""
+    from server_app import checkpoint
+
+    settings = next(s for s in grid(own_grid) if s.variant == "factorized-u0")
+    config = {**settings.to_config(), "data-dir": str(data_dir), "checkpoint-every": 2}
+    from server_app.state import ServerState
+
+    original = ServerState.accept
+
+    def die(self, round, *arguments):
+        if round == 3:
+            raise KeyboardInterrupt
+        return original(self, round, *arguments)
+
+    monkeypatch.setattr(ServerState, "accept", die)
+    with pytest.raises(KeyboardInterrupt):
+        worker.execute(config, str(tmp_path / "results"), str(tmp_path / "work"))
+    monkeypatch.undo()
+    monkeypatch.setattr(checkpoint, "describe", lambda: {"cpu": "another"})
+    worker.execute(config, str(tmp_path / "results"), str(tmp_path / "work"))
+    assert len(read_records(tmp_path / "results")) == 1
+
+
+def test_replay_without_recorded_gains_makes_its_factorized_run_due_again(own_grid, tmp_path):
+    runs = grid(own_grid, seeds=[0])
+    factorized = next(s for s in runs if s.variant == "factorized-u0")
+    results, work = tmp_path / "results", tmp_path / "work"
+    results.mkdir()
+    record = {"cpu_seconds": 1.0, "settings": {"variant": "factorized-u0"}}
+    (results / f"{run_hash(factorized)}.json").write_text(json.dumps(record))
+    assert len(make_plan(runs, results, work).todo) == 2
+    work.mkdir()
+    worker.gains_path(work, factorized).write_text("")
+    assert [s.variant for s in make_plan(runs, results, work).todo] == ["replay-u0"]
+
+
 def worker_result(settings, data_dir, tmp_path):
     """The same run without interruption."""
     worker.execute(
         {**settings.to_config(), "data-dir": str(data_dir)}, str(tmp_path / "clean"), str(tmp_path / "clean-work")
     )
     return read_records(tmp_path / "clean")[0]
-
-
-def test_experiments_are_documented():
-    assert all(callable(cells) for cells in experiments.EXPERIMENTS.values())

@@ -101,6 +101,8 @@ def encode_payload(
     values = np.asarray(update, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError(f"update must be a finite vector. Received shape {values.shape}.")
+    if scale == 0 and values.any():
+        raise ValueError("scale must be at least 1 for an update that is not zero. Received 0.")
     if np.abs(values).max(initial=0.0) > MAX_RATIO * sigma:
         raise ValueError(
             f"update must be within 2^45 noise_stddev = {MAX_RATIO * sigma:g}. Received a larger coordinate."

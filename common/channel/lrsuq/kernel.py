@@ -22,7 +22,7 @@ ACCEPT16 = 40428  # acceptance probability pi^2/16 in units of 2^-16
 MAX_TRIALS = 64
 HIGH_RATE = 0.3  # scale of u, in units where the ball has radius RHO, from which coordinates are coded by bins
 UPDATE_ABOVE = 0.004  # a "no" that was less likely than this to be a "yes" teaches nothing worth the time
-MAX_CANDIDATES = 64
+MAX_CANDIDATES = 128
 
 # Tables: value at z = -Z_MAX + i / Z_STEPS, linear in between.
 Z_MAX = 9.0
@@ -306,12 +306,12 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
             w[3] = 2.0 * unit[position + 3]
             position += 4
             accepted = 0
-            if encoding:
+            if encoding or largest == 0.0:
                 # Nearest coset point z + w to u, z in D4: round, and mend the parity where it costs least.
                 parity = 0
                 worst, worst_gap = 0, -1.0
                 for i in range(4):
-                    y[i] = update[block + i] * to_ball - w[i]
+                    y[i] = (update[block + i] * to_ball if largest > 0.0 else 0.0) - w[i]
                     rounded = np.floor(y[i] + 0.5)
                     nearest[i] = int(rounded)
                     parity += nearest[i] & 1
@@ -325,7 +325,12 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                     gap = y[i] - nearest[i]
                     error2 += gap * gap
                 accepted = 1 if error2 <= RHO2 else 0
-            if largest >= HIGH_RATE:
+            if largest == 0.0:
+                # An update that both sides know to be zero: nothing to say.
+                if accepted == 0:
+                    continue
+                done = True
+            elif largest >= HIGH_RATE:
                 if _bit(encoding, state, buffer, ACCEPT16, accepted) == 0:
                     continue
                 parity = 0
