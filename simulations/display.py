@@ -53,7 +53,7 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
     megabytes = uplink["message_bytes"] / 1e6
     console.print(f"guarantee: {privacy['guarantee']}")
     console.print(
-        f"epsilon {privacy['epsilon']:.4g} (future clients {privacy['epsilon_future']:.4g}) at delta {privacy['delta']:g}, "
+        f"epsilon {_number(privacy['epsilon'])} (future clients {_number(privacy['epsilon_future'])}) at delta {privacy['delta']:g}, "
         f"accountant {privacy['accountant']}, sigma {summary['noise']['noise_stddev']:.5g}, "
         f"T_max {summary['noise']['t_max']} ({summary['noise']['t_max_source']})"
     )
@@ -62,6 +62,10 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
         f"{uplink['bits_per_coordinate'] or 0:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
     )
     console.print("outside epsilon: " + "; ".join(privacy["outside_epsilon"]), style="dim")
+
+
+def _number(value: float | None) -> str:
+    return "unbounded" if value is None else f"{value:.4g}"
 
 
 def _percent(value: float | None) -> str:
