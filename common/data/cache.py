@@ -62,7 +62,7 @@ def load(name: str, data_dir: Path) -> Dataset:
         path = folder(name, data_dir) / f"{array.name}.npy"
         try:
             value = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{path} cannot be read ({error}). Run: {fetch_command(name, data_dir)} --force") from None
         if value.shape != array.shape or value.dtype != np.uint8:
             raise DataError(

@@ -41,6 +41,13 @@ def test_valid_cache_needs_no_network(copy, monkeypatch):
     assert sources.fetch("mnist", copy, report=lambda line: None) == "cache"
 
 
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x93NUMPY"])
+def test_unreadable_file_is_named_with_the_way_out(copy, content):
+    (copy / "mnist" / "train_labels.npy").write_bytes(content)
+    with pytest.raises(DataError, match=r"train_labels\.npy cannot be read.*--force"):
+        load("mnist", copy)
+
+
 def test_truncated_file_is_found_and_the_error_names_every_source_and_the_way_out(copy, monkeypatch):
     path = copy / "mnist" / "train_images.npy"
     path.write_bytes(path.read_bytes()[:-1000])
