@@ -54,14 +54,13 @@ class Workspace:
         )
         self.gradients = CoefficientGradients(self.model, self.basis)
         self.shift, self.scale = standardization(spec, settings.input_scaling)
-        self._records = lru_cache(maxsize=settings.num_clients)(self._load_records)
+        self._records: dict[int, ClientRecords] = {}
 
     def records(self, client: int) -> ClientRecords:
-        """The records of a client."""
-        return self._records(client)
-
-    def _load_records(self, client: int) -> ClientRecords:
-        return ClientRecords.of(self._dataset, self.partition.indices[client])
+        """The records of a client, decoded once."""
+        if client not in self._records:
+            self._records[client] = ClientRecords.of(self._dataset, self.partition.indices[client])
+        return self._records[client]
 
     def theta(self, coefficients: torch.Tensor) -> torch.Tensor:
         """θ_i = θ_ref + P a_i (eq. 3): (k,) → (d_theta,)."""
