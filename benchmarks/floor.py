@@ -31,7 +31,7 @@ def outcomes(u: np.ndarray, dithers: np.ndarray) -> np.ndarray:
     return identifiers
 
 
-def entropy_per_coordinate(s: float, draws: int = 4000, samples: int = 3000, seed: int = 0) -> tuple[float, float]:
+def entropy_per_coordinate(s: float, draws: int = 3000, samples: int = 2000, seed: int = 0) -> tuple[float, float]:
     """Bits per coordinate at s = τ/σ and the standard error of the estimate."""
     rng = np.random.default_rng(seed)
     values = []

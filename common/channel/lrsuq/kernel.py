@@ -21,7 +21,9 @@ RHO = 0.7071067811865476
 ACCEPT16 = 40428  # acceptance probability pi^2/16 in units of 2^-16
 MAX_TRIALS = 64
 HIGH_RATE = 0.3  # scale of u, in units where the ball has radius RHO, from which coordinates are coded by bins
-UPDATE_ABOVE = 0.004  # a "no" that was less likely than this to be a "yes" teaches nothing worth the time
+UPDATE_ABOVE = (
+    0.2  # a "no" where "yes" was less likely than this is not worth a step of the belief: bytes grew with more
+)
 MAX_CANDIDATES = 128
 
 # Tables: value at z = -Z_MAX + i / Z_STEPS, linear in between.
