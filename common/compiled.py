@@ -36,13 +36,16 @@ def cache_folder() -> Path:
 
 
 @cache
-def load_compiled(source_file: Path) -> ModuleType:
-    """The module in `source_file`, imported from the cache. It may depend on NumPy and Numba alone.
+def load_compiled(source_file: Path, *parts: Path) -> ModuleType:
+    """The module in `source_file`, imported from the cache.
+
+    Args:
+        parts: modules whose compiled functions it uses: their text decides about the cached code as well.
 
     The first use on a machine compiles it (seconds), later ones load it (a fraction of one).
     """
     source = source_file.read_bytes()
-    digest = hashlib.sha256(source).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join([source, *(part.read_bytes() for part in parts)])).hexdigest()[:16]
     folder = cache_folder() / digest
     name = f"papfl_{source_file.stem}_{digest}"
     path = folder / f"{name}.py"

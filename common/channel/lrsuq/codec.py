@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 
 from common.channel.base import ChannelError
+from common.channel.lrsuq import status
 from common.channel.lrsuq.tables import NUM_CLASSES, tables
 from common.compiled import load_compiled
 from common.randomness import KeyStream, derive_key
@@ -36,7 +37,8 @@ _MAX_PAYLOAD_PER_BLOCK = 64
 
 def kernel() -> ModuleType:
     """The compiled codec."""
-    return load_compiled(Path(__file__).with_name("kernel.py"))
+    here = Path(__file__)
+    return load_compiled(here.with_name("kernel.py"), here.with_name("range_coder.py"))
 
 
 def scale_of(index: int) -> float:
@@ -175,18 +177,18 @@ def _run(encoding, padded, k, sigma, key, block_size, scale, model_class, profil
     max_trials = 2 * blocks + 256
     while True:
         unit = KeyStream(derive_key(key, "lrsuq")).unit(words)
-        status, length = function(
+        outcome, length = function(
             encoding, padded, decoded, sigma, scales, unit, max_trials, buffer,
             table.cdf, table.hazard, table.shrink, table.z_cut,
         )  # fmt: skip
-        if status == compiled.OK:
+        if outcome == status.OK:
             return length, decoded[:k]
-        if status != compiled.MORE_RANDOMNESS:
+        if outcome != status.MORE_RANDOMNESS:
             raise ChannelError(
                 {
-                    compiled.TOO_MANY_TRIALS: "payload needs more trials than any encoder writes",
-                    compiled.BUFFER_FULL: "payload would be longer than any encoder writes",
-                    compiled.TRAILING_BYTES: "payload has trailing bytes",
-                }[status]
+                    status.TOO_MANY_TRIALS: "payload needs more trials than any encoder writes",
+                    status.BUFFER_FULL: "payload would be longer than any encoder writes",
+                    status.TRAILING_BYTES: "payload has trailing bytes",
+                }[outcome]
             )
         words *= 2

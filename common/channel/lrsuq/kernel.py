@@ -4,17 +4,14 @@ Everything both sides must agree on uses only + - * / sqrt floor, comparisons an
 IEEE 754, and integer arithmetic in the range coder. No transcendental function of NumPy or libm, no fused
 multiply-add, no fast-math: otherwise one differing last bit would turn a message into garbage.
 
-This file depends on NumPy and Numba alone: `common.compiled` compiles a copy of it from a stable place.
+`common.compiled` compiles a copy of this file from a stable place, together with the range coder.
 """
 
 import numpy as np
 from numba import njit
 
-OK = 0
-MORE_RANDOMNESS = 1  # the stream was too short: call again with a longer one
-TOO_MANY_TRIALS = 2  # no encoder produces this (probability below 1e-26 per block)
-BUFFER_FULL = 3
-TRAILING_BYTES = 4
+from common.channel.lrsuq.range_coder import FULL, STATE_SIZE, code_bit, code_escape, code_integer, end, start
+from common.channel.lrsuq.status import BUFFER_FULL, MORE_RANDOMNESS, TOO_MANY_TRIALS
 
 RHO2 = 0.5  # squared packing radius of D4: the ball that the accepted error fills
 RHO = 0.7071067811865476
@@ -30,111 +27,6 @@ MAX_CANDIDATES = 128
 Z_MAX = 9.0
 Z_STEPS = 32.0
 TABLE_SIZE = 577
-
-# Range coder state, an int64 array.
-LOW, RANGE, CACHE, PENDING, POS, CODE, ESCAPE, LENGTH, STARTED, FULL = range(10)
-STATE_SIZE = 10
-_TOP = 1 << 24
-_MASK32 = 0xFFFFFFFF
-
-
-@njit(cache=True)
-def _shift_low(state, buffer):
-    low = state[LOW]
-    if low < 0xFF000000 or low > _MASK32:
-        carry = low >> 32
-        if state[STARTED] == 1:
-            if state[POS] + state[PENDING] + 1 > len(buffer):
-                state[FULL] = 1
-                return
-            buffer[state[POS]] = (state[CACHE] + carry) & 0xFF
-            state[POS] += 1
-        for _ in range(state[PENDING]):
-            buffer[state[POS]] = (0xFF + carry) & 0xFF
-            state[POS] += 1
-        state[PENDING] = 0
-        state[STARTED] = 1
-        state[CACHE] = (low >> 24) & 0xFF
-    else:
-        state[PENDING] += 1
-    state[LOW] = (low & 0x00FFFFFF) << 8
-
-
-@njit(cache=True)
-def _next_byte(state, buffer):
-    position = state[POS]
-    state[POS] = position + 1
-    if position < state[LENGTH]:
-        return np.int64(buffer[position])
-    return np.int64(0)  # stripped trailing zeros
-
-
-@njit(cache=True)
-def _start(encoding, state, buffer):
-    state[:] = 0
-    state[RANGE] = _MASK32
-    state[ESCAPE] = 64
-    if not encoding:
-        state[LENGTH] = len(buffer)
-        for _ in range(4):
-            state[CODE] = (state[CODE] << 8) | _next_byte(state, buffer)
-
-
-@njit(cache=True)
-def _bit(encoding, state, buffer, p, bit):
-    """Code one decision; `p` of 65,536 is the probability of 1. Returns the decision."""
-    bound = (state[RANGE] >> 16) * p
-    if encoding:
-        if bit == 1:
-            state[RANGE] = bound
-        else:
-            state[LOW] += bound
-            state[RANGE] -= bound
-        while state[RANGE] < _TOP:
-            state[RANGE] <<= 8
-            _shift_low(state, buffer)
-        return bit
-    if state[CODE] < bound:
-        state[RANGE] = bound
-        bit = 1
-    else:
-        state[CODE] -= bound
-        state[RANGE] -= bound
-        bit = 0
-    while state[RANGE] < _TOP:
-        state[RANGE] <<= 8
-        state[CODE] = ((state[CODE] << 8) | _next_byte(state, buffer)) & _MASK32
-    return bit
-
-
-@njit(cache=True)
-def _finish(state, buffer):
-    """Flush with the value of most trailing zeros and strip them: about one byte. Returns the length."""
-    low, high = state[LOW], state[LOW] + state[RANGE] - 1
-    for zeros in range(32, -1, -1):
-        mask = (1 << zeros) - 1
-        value = (low + mask) & ~mask
-        if value <= high:
-            state[LOW] = value
-            break
-    for _ in range(5):
-        _shift_low(state, buffer)
-    length = state[POS]
-    while length > 0 and buffer[length - 1] == 0:
-        length -= 1
-    return length
-
-
-@njit(cache=True)
-def _escape(encoding, state, buffer, bit):
-    """The rare decision "a point that no candidate covers", with an adaptive probability."""
-    bit = _bit(encoding, state, buffer, state[ESCAPE], bit)
-    if bit == 1:
-        state[ESCAPE] += (65536 - state[ESCAPE]) >> 5
-    else:
-        state[ESCAPE] -= state[ESCAPE] >> 5
-    state[ESCAPE] = min(max(state[ESCAPE], 4), 32768)
-    return bit
 
 
 @njit(cache=True)
@@ -153,23 +45,6 @@ def _look(table, z):
 @njit(cache=True)
 def _to16(p):
     return min(max(int(p * 65536.0), 1), 65535)
-
-
-@njit(cache=True)
-def _integer(encoding, state, buffer, value):
-    """A signed integer below 2^56 in absolute value: sign, length, bits."""
-    negative = 1 if value < 0 else 0
-    negative = _bit(encoding, state, buffer, 32768, negative)
-    magnitude = -value if value < 0 else value
-    length = 0
-    while length < 56 and _bit(encoding, state, buffer, 32768, 1 if magnitude >> length else 0) == 1:
-        length += 1
-    result = 0
-    if length > 0:
-        result = 1
-        for shift in range(length - 2, -1, -1):
-            result = (result << 1) | _bit(encoding, state, buffer, 32768, (magnitude >> shift) & 1)
-    return -result if negative == 1 else result
 
 
 @njit(cache=True)
@@ -196,15 +71,15 @@ def _bin(encoding, state, buffer, cdf, origin, width, scale, value):
         middle = origin + j * width
         mass = _look(cdf, (middle + 0.5 * width) / scale) - _look(cdf, (middle - 0.5 * width) / scale)
         p = mass / remaining if remaining > 1e-9 else 0.5
-        if _bit(encoding, state, buffer, _to16(p), 1 if j == high else 0) == 1:
+        if code_bit(encoding, state, buffer, _to16(p), 1 if j == high else 0) == 1:
             result = j
             found = True
             break
         remaining -= mass
     if not found:
-        result = first + _integer(encoding, state, buffer, high - first)
+        result = first + code_integer(encoding, state, buffer, high - first)
     for index in range(shift - 1, -1, -1):
-        result = (result << 1) | _bit(encoding, state, buffer, 32768, (low >> index) & 1)
+        result = (result << 1) | code_bit(encoding, state, buffer, 32768, (low >> index) & 1)
     return result
 
 
@@ -257,7 +132,7 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
     of the model class. Returns (status, bytes).
     """
     state = np.zeros(STATE_SIZE, dtype=np.int64)
-    _start(encoding, state, buffer)
+    start(encoding, state, buffer)
     x = np.empty((MAX_CANDIDATES, 4))
     z = np.empty((MAX_CANDIDATES, 4), dtype=np.int64)
     distance2 = np.empty(MAX_CANDIDATES)
@@ -333,7 +208,7 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                     continue
                 done = True
             elif largest >= HIGH_RATE:
-                if _bit(encoding, state, buffer, ACCEPT16, accepted) == 0:
+                if code_bit(encoding, state, buffer, ACCEPT16, accepted) == 0:
                     continue
                 parity = 0
                 for i in range(3):
@@ -412,7 +287,7 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                         for i in range(4):
                             if z[c, i] != nearest[i]:
                                 bit = 0
-                    if _bit(encoding, state, buffer, _to16(p), bit) == 1:
+                    if code_bit(encoding, state, buffer, _to16(p), bit) == 1:
                         for i in range(4):
                             nearest[i] = z[c, i]
                         done = True
@@ -430,14 +305,14 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
                             mean[i] -= pull * cn[i]
                             for j in range(4):
                                 cov[i, j] -= loss * cn[i] * cn[j]
-                if not done and _escape(encoding, state, buffer, accepted) == 1:
+                if not done and code_escape(encoding, state, buffer, accepted) == 1:
                     parity = 0
                     for i in range(3):
                         guess = int(np.floor(0.5 - w[i]))
-                        nearest[i] = guess + _integer(encoding, state, buffer, nearest[i] - guess)
+                        nearest[i] = guess + code_integer(encoding, state, buffer, nearest[i] - guess)
                         parity += nearest[i] & 1
                     parity &= 1
-                    half = _integer(encoding, state, buffer, (nearest[3] - parity) >> 1)
+                    half = code_integer(encoding, state, buffer, (nearest[3] - parity) >> 1)
                     nearest[3] = 2 * half + parity
                     done = True
             if done:
@@ -448,14 +323,14 @@ def lrsuq4(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
             return BUFFER_FULL, 0
         for i in range(4):
             decoded[block + i] = (nearest[i] + w[i]) * from_ball
-    return _end(encoding, state, buffer)
+    return end(encoding, state, buffer)
 
 
 @njit(cache=True)
 def lrsuq1(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, cdf, hazard, shrink, z_cut):
     """Single coordinates: layered dither, R^2 ~ chi^2 with 3 degrees of freedom, no rejection. As `lrsuq4`."""
     state = np.zeros(STATE_SIZE, dtype=np.int64)
-    _start(encoding, state, buffer)
+    start(encoding, state, buffer)
     position = 0
     for index in range(len(decoded)):
         # chi^2_3 = chi^2_2 + chi^2_2 cos^2(angle); the angle comes from a uniform point of the unit disc.
@@ -483,16 +358,4 @@ def lrsuq1(encoding, update, decoded, sigma, scales, unit, max_trials, buffer, c
         if state[FULL] == 1:
             return BUFFER_FULL, 0
         decoded[index] = (value + w) * width
-    return _end(encoding, state, buffer)
-
-
-@njit(cache=True)
-def _end(encoding, state, buffer):
-    if encoding:
-        length = _finish(state, buffer)
-        if state[FULL] == 1:
-            return BUFFER_FULL, 0
-        return OK, length
-    if state[POS] < state[LENGTH]:
-        return TRAILING_BYTES, 0
-    return OK, state[POS]
+    return end(encoding, state, buffer)
