@@ -9,7 +9,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: run test test-slow lint proto bench bench-exactness results install install-dev warm-up clean
+.PHONY: run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
@@ -41,11 +41,11 @@ proto-check: proto
 bench: install-bench warm-up
 	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
 	$(BIN)/python -m benchmarks.gradients
-	$(BIN)/python -m benchmarks.run_cost
+	$(BIN)/python -m benchmarks.run_cost --data-dir $(DATA_DIR)
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.channels
-	$(BIN)/python -m benchmarks.messages
+	$(BIN)/python -m benchmarks.messages --data-dir $(DATA_DIR)
 	$(BIN)/python -m benchmarks.picture
 
 # Tables and figures from the committed result files.
@@ -62,7 +62,7 @@ install-bench: $(VENV)/.installed-bench
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'papfl needs Python 3.11 or newer')"
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python's venv module is missing (Debian: apt install python3-venv)"; exit 1; }
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e .

@@ -49,10 +49,16 @@ class TimedGrid(InProcessGrid):
         return replies
 
 
-def measure(dataset: str, rounds: int, channel: str, ray: bool) -> dict[str, float]:
+def measure(dataset: str, rounds: int, channel: str, data_dir: str, ray: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         values = dict(
-            dataset=dataset, num_rounds=rounds, channel=channel, deterministic=True, out_dir=folder, tensorboard=False
+            dataset=dataset,
+            num_rounds=rounds,
+            channel=channel,
+            data_dir=data_dir,
+            deterministic=True,
+            out_dir=folder,
+            tensorboard=False,
         )
         settings = Settings(**values, run_name="here", evaluate_every=0)
         started = process_time()
@@ -84,8 +90,11 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--channel", default="dg")
     parser.add_argument("--no-ray", action="store_true")
+    parser.add_argument("--data-dir", default=Settings.data_dir)
     options = parser.parse_args()
-    results = {d: measure(d, options.rounds, options.channel, not options.no_ray) for d in options.datasets}
+    results = {
+        d: measure(d, options.rounds, options.channel, options.data_dir, not options.no_ray) for d in options.datasets
+    }
     keys = list(next(iter(results.values())))
     table(
         f"{options.rounds}-round run, channel {options.channel}",

@@ -67,13 +67,17 @@ def test_dense_basis_refuses_large_sizes():
 
 @pytest.mark.parametrize("kind", ["fold", "dct"])
 def test_largest_size_stays_within_two_gigabytes(kind):
-    """k = 65,536 on the CIFAR-10 model, in a process of its own: peak resident memory."""
+    """The coefficient gradient of a batch, k = 65,536 on the CIFAR-10 model, in a process of its own: peak memory."""
     code = (
         "import common, torch, resource\n"
+        "from client_app.gradients import CoefficientGradients\n"
         "from common.basis import make_basis\n"
-        f"basis = make_basis({kind!r}, 121182, 65536, seed=0)\n"
-        "theta = basis.expand(torch.randn(65536))\n"
-        "basis.project(theta.repeat(32, 1))\n"
+        "from common.model import build_reference\n"
+        "model, reference = build_reference('lenet', (3, 32, 32), 10, seed=0)\n"
+        f"basis = make_basis({kind!r}, model.dim, 65536, seed=0)\n"
+        "theta = reference + basis.expand(torch.randn(65536))\n"
+        "inputs, labels = torch.rand(120, 3, 32, 32), torch.zeros(120, dtype=torch.int64)\n"
+        "CoefficientGradients(model, basis)(theta, inputs, labels, clip_norm=1.0, denominator=120)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     peak = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
