@@ -19,14 +19,30 @@ from server_app.results import RunFolder
 from server_app.strategy import PersonalizedStrategy
 from server_app.summary import write_results
 
+log = logging.getLogger("papfl.server")
+
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Flower's entry point."""
-    logging.basicConfig(level=logging.INFO)
-    run(grid, Settings.from_config(context.run_config))
+    _log_to_stream()
+    summary = run(grid, Settings.from_config(context.run_config))
+    accuracy, privacy = summary["accuracy"], summary["privacy"]
+    log.info("Seen %s, Future %s at round %d", accuracy["seen"], accuracy["future"], accuracy["round"])
+    log.info("epsilon %s at delta %g; guarantee: %s", privacy["epsilon"], privacy["delta"], privacy["guarantee"])
+    log.info("outside epsilon: %s", "; ".join(privacy["outside_epsilon"]))
+
+
+def _log_to_stream() -> None:
+    """What `flwr run --stream` shows of us: our own lines, not those of the libraries below."""
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("papfl: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
 
 
 def run(grid: Grid, settings: Settings) -> dict[str, Any]:

@@ -171,6 +171,8 @@ class PersonalizedStrategy(Strategy):
         if messages:
             self.aggregate_evaluate(round, grid.send_and_receive(messages, timeout=self.settings.round_timeout))
         self.state.folder.add_metrics(row)
+        if "seen_accuracy" in row:
+            log.info("round %d: Seen %.4f, Future %s", round, row["seen_accuracy"], row.get("future_accuracy"))
 
     def _check_alive(self, round: int, replies: Replies) -> None:
         """Flower never replaces a dead worker and calls such a run completed: stop instead, with the cause."""
