@@ -19,6 +19,7 @@ from common.randomness import seed_key
 from common.settings import Settings
 from server_app.app import run
 from simulations.grid import InProcessGrid
+from tests.common.channel.exactness import failures
 
 
 class Recorder(LayeredQuantizer):
@@ -44,6 +45,25 @@ def record(dataset: str, epsilon: float, rounds: int, data_dir: str):
         finally:
             client_module.make_channel = original
     return Recorder.updates, summary["noise"]["noise_stddev"], summary
+
+
+def exactness(updates: list[np.ndarray], sigma: float) -> dict[str, object]:
+    """The exactness suite on real updates, and the error at the 20 largest coordinates of each."""
+    errors, largest = [], []
+    for index, u in enumerate(updates):
+        scale, model_class = codec.choose_model(u, sigma)
+        _, decoded = codec.encode_payload(u, sigma, seed_key(index, 11), scale=scale, model_class=model_class)
+        error = (decoded - u) / sigma
+        top = np.argsort(-np.abs(u))[:20]
+        errors.append(error)
+        largest.append(error[top] * np.sign(u[top]))
+    at_largest = np.concatenate(largest)
+    return {
+        "suite": failures(np.concatenate(updates), np.concatenate(errors)) or "pass",
+        "mean at the largest": float(at_largest.mean()),
+        "standard error": float(1 / np.sqrt(at_largest.size)),
+        "variance at the largest": float(at_largest.var()),
+    }
 
 
 def profile_bytes(updates: list[np.ndarray], sigma: float) -> dict[str, float]:
@@ -75,13 +95,15 @@ if __name__ == "__main__":
     parser.add_argument("--data-dir", default=Settings.data_dir)
     parser.add_argument("--cells", nargs="+", default=["mnist:4", "mnist:16", "cifar10:4", "cifar10:16"])
     options = parser.parse_args()
-    rows = []
+    rows, checks = [], {}
     for cell in options.cells:
         dataset, epsilon = cell.split(":")
         updates, sigma, summary = record(
             dataset, float(epsilon), options.rounds, str(Path(options.data_dir).expanduser())
         )
         uplink, sizes = summary["uplink"], profile_bytes(updates, sigma)
+        checks[cell] = exactness(updates, sigma)
+        print(cell, checks[cell], flush=True)
         kurtosis = [float(np.mean(u**4) / np.mean(u**2) ** 2) for u in updates]
         rows.append([dataset, float(epsilon), sigma, len(updates), uplink["payload_bytes"] / len(updates), uplink["message_bytes"] / len(updates),
                      uplink["bits_per_coordinate"], uplink["message_bytes"] / 1e6, float(np.median(kurtosis)),
@@ -89,4 +111,4 @@ if __name__ == "__main__":
     header = ["data set", "epsilon", "sigma", "messages", "payload B", "message B", "bpc", "uplink MB", "median kurtosis",
               "flat B (2nd half)", "profile B", "oracle profile B", "sync B per message"]  # fmt: skip
     table(f"Real training messages, {options.rounds} rounds", header, rows)
-    save("messages", {"rounds": options.rounds, "header": header, "rows": rows})
+    save("messages", {"rounds": options.rounds, "header": header, "rows": rows, "exactness": checks})
