@@ -1,8 +1,12 @@
 """The paper's claims beside our numbers: agree, differ or within noise, computed from paired differences over seeds.
 
-A claim is a range (percentage points) that a paired difference should fall into. "agree": our 95 % interval meets the range;
-"differ": it doesn't; "within noise": the interval meets the range but also contains zero where the claim is a gain, so the data
-cannot tell; "not run": fewer than two common seeds.
+A claim is a range (percentage points) that a paired difference should fall into. With our 95 % interval:
+
+* "differ": the interval misses the range;
+* "agree": of a claimed gain (a range without zero), the interval meets the range and excludes zero; of a claimed
+  equivalence or bound (a range with zero), the interval lies inside the range;
+* "within noise": neither, so the data cannot tell;
+* "one seed", "not run": too few common seeds for an interval.
 """
 
 from __future__ import annotations
@@ -180,8 +184,9 @@ def verdict(found: Interval, low: float, high: float) -> str:
     bottom, top = found.mean - found.half_width, found.mean + found.half_width
     if top < low or bottom > high:
         return "differ"
-    claims_gain = low > 0 or high < 0
-    return "within noise" if claims_gain and bottom <= 0.0 <= top else "agree"
+    gain_claimed = low > 0 or high < 0
+    decided = not bottom <= 0.0 <= top if gain_claimed else low <= bottom and top <= high
+    return "agree" if decided else "within noise"
 
 
 def check_claims(results: Results) -> Table:

@@ -83,6 +83,7 @@ def test_differences_are_paired_over_seeds(records):
         ([5.0, 5.1, 5.2], 1.0, 2.0, "differ"),
         ([-3.0, 1.0, 5.0], 1.0, 2.0, "within noise"),
         ([-0.1, 0.0, 0.1], -0.4, 0.4, "agree"),
+        ([-5.0, 0.0, 5.0], -0.4, 0.4, "within noise"),
     ],
 )
 def test_verdicts_are_computed(values, low, high, expected):
