@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from flwr.client import NumPyClient
 
 from client_app.ledger import ReleaseLedger
@@ -27,7 +26,6 @@ from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused, event_digest
 
 Config = dict[str, Any]
-_EVALUATION_BATCH = 200
 
 
 class PersonalClient(NumPyClient):
@@ -95,14 +93,7 @@ class PersonalClient(NumPyClient):
         def update() -> np.ndarray:
             started = time.process_time()
             positions = batch(self._settings, self._client, round, participation, self._split.train)
-            inputs, labels = self._space.inputs(self._client, positions)
-            result = self._space.gradients(
-                self._space.theta(torch.tensor(coefficients, device=self._space.model.device)),
-                inputs,
-                labels,
-                clip_norm=self._settings.clip_norm,
-                denominator=self._settings.batch_records,
-            )
+            result = self._space.gradient(self._client, self._tensor(coefficients), positions)
             gradient: np.ndarray = result.gradient.cpu().numpy()
             diagnostics.update(
                 {
@@ -127,18 +118,9 @@ class PersonalClient(NumPyClient):
         """Loss and accuracy on this client's held-out (or query) records: noiseless, outside ε."""
         if not self._diagnostics:
             raise RequestRefused(Refusal.DIAGNOSTICS, "this client shares no noiseless diagnostics")
-        theta = self._space.theta(torch.tensor(self._coefficients(parameters), device=self._space.model.device))
-        self._space.model.load(theta)
-        loss, correct = 0.0, 0
-        for start in range(0, len(self._split.evaluation), _EVALUATION_BATCH):
-            positions = self._split.evaluation[start : start + _EVALUATION_BATCH]
-            inputs, labels = self._space.inputs(self._client, positions)
-            with torch.no_grad():
-                logits = self._space.model(inputs)
-            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
-            correct += int((logits.argmax(1) == labels).sum())
-        count = len(self._split.evaluation)
-        return loss / count, count, {"correct": correct, "partition-id": self._client}
+        positions = self._split.evaluation
+        loss, correct = self._space.evaluate(self._client, self._tensor(self._coefficients(parameters)), positions)
+        return loss, len(positions), {"correct": correct, "partition-id": self._client}
 
     def _release(
         self,
@@ -187,6 +169,9 @@ class PersonalClient(NumPyClient):
         images = self._space.records(self._client).images[self._split.context]
         total: np.ndarray = self._rules.context_map.phi(images).sum(axis=0)
         return total / self._settings.context_records
+
+    def _tensor(self, coefficients: np.ndarray) -> torch.Tensor:
+        return torch.tensor(coefficients, device=self._space.model.device)
 
     def _coefficients(self, parameters: list[np.ndarray]) -> np.ndarray:
         k = self._rules.space.dim

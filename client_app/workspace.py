@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
-from client_app.gradients import CoefficientGradients
+from client_app.gradients import BatchGradient, CoefficientGradients
 from common.basis import Basis, make_basis
 from common.data.cache import load
 from common.data.partition import Partition, dirichlet_partition
@@ -20,6 +21,8 @@ from common.model import FlatModel, build_reference
 from common.numerics import check_device, pin_torch
 from common.rules import Rules, make_rules
 from common.settings import Settings
+
+_EVALUATION_BATCH = 200
 
 
 class Workspace:
@@ -65,6 +68,29 @@ class Workspace:
     def theta(self, coefficients: torch.Tensor) -> torch.Tensor:
         """θ_i = θ_ref + P a_i (eq. 3): (k,) → (d_theta,)."""
         return self.theta_ref + self.basis.expand(coefficients)
+
+    def gradient(self, client: int, coefficients: torch.Tensor, positions: np.ndarray) -> BatchGradient:
+        """Eq. 4-5 without the noise, at a_i = `coefficients` (k,), on a client's records at `positions`."""
+        inputs, labels = self.inputs(client, positions)
+        return self.gradients(
+            self.theta(coefficients),
+            inputs,
+            labels,
+            clip_norm=self.settings.clip_norm,
+            denominator=self.settings.batch_records,
+        )
+
+    def evaluate(self, client: int, coefficients: torch.Tensor, positions: np.ndarray) -> tuple[float, int]:
+        """Mean loss and number of correct answers of the model at `coefficients` (k,) on records at `positions`."""
+        self.model.load(self.theta(coefficients))
+        loss, correct = 0.0, 0
+        for start in range(0, len(positions), _EVALUATION_BATCH):
+            inputs, labels = self.inputs(client, positions[start : start + _EVALUATION_BATCH])
+            with torch.no_grad():
+                logits = self.model(inputs)
+            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+            correct += int((logits.argmax(1) == labels).sum())
+        return loss / len(positions), correct
 
     def inputs(self, client: int, positions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """Model inputs and labels of a client's records at `positions`."""

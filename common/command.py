@@ -19,9 +19,7 @@ def federation_config(settings: Settings, gpus: float = 0.0) -> str:
 
 def flwr_command(settings: Settings, gpus: float = 0.0) -> str:
     """The whole line, with every setting that differs from its default."""
-    defaults = Settings().to_config()
-    changed = {key: value for key, value in settings.to_config().items() if value != defaults[key]}
-    values = " ".join(f"{key}={json.dumps(value)}" for key, value in changed.items())
+    values = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.changed().items())
     return (
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream "
         f"--federation-config '{federation_config(settings, gpus)}' --run-config '{values}'"

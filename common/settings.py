@@ -330,6 +330,11 @@ class Settings:
         values = {**dataclasses.asdict(self), "preset": "paper"}
         return {_key(name): AUTO if value is None else value for name, value in values.items()}
 
+    def changed(self) -> dict[str, Any]:
+        """The part of `to_config` that differs from the defaults."""
+        defaults = Settings().to_config()
+        return {key: value for key, value in self.to_config().items() if value != defaults[key]}
+
     def digest(self) -> str:
         """Hash of the settings that decide a result (not of where it is written or shown).
 
@@ -347,8 +352,7 @@ class Settings:
             "federation-timeout",
             "replay-gains",  # named by the run that they come from
         }
-        defaults = Settings().to_config()
-        kept = {k: v for k, v in self.to_config().items() if k not in outside and v != defaults[k]}
+        kept = {key: value for key, value in self.changed().items() if key not in outside}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 

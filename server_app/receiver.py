@@ -42,7 +42,7 @@ class Receiver:
     def updates(
         self, replies: Replies, round: int, sent: Mapping[int, np.ndarray]
     ) -> tuple[dict[int, np.ndarray], dict[str, Any]]:
-        """Decoded coefficient gradients, client → (k,) float32, and what they cost on the wire (means over clients)."""
+        """Decoded coefficient gradients, client → (k,) float32, and what they cost on the wire (bytes of all together)."""
         k, noise = self._rules.space.dim, self._rules.plan.noise_stddev
         updates, message_bytes, payload_bytes = {}, 0, 0
         started = time.perf_counter()

@@ -75,9 +75,8 @@ class PersonalizedStrategy(Strategy):
             messages = self.configure_train(round, ArrayRecord(), ConfigRecord(), grid)
             self.aggregate_train(round, grid.send_and_receive(messages, timeout=self.settings.round_timeout))
             self._finish(round, self._row, grid)
-            if round % self.settings.checkpoint_every == 0:
+            if round % self.settings.checkpoint_every == 0 or round == self.settings.num_rounds:
                 self.state.checkpoint(round)
-        self.state.checkpoint(self.settings.num_rounds)
         self.state.folder.close()
         return Result()
 

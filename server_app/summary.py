@@ -22,7 +22,8 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     rows = folder.read_metrics()
     privacy = privacy_report(state.ledger, settings)
     folder.write_json("ledger.json", [event.to_json() for event in state.ledger.events])
-    write_atomically(folder.path / "generator.safetensors", _generator_bytes(state))
+    generator = _generator_bytes(state)
+    write_atomically(folder.path / "generator.safetensors", generator)
     final = rows[-1]
     plan = state.rules.plan
     rates = [row["bits_per_coordinate"] for row in rows if "bits_per_coordinate" in row]
@@ -59,7 +60,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
         "failed_evaluations": sum(len(row.get("evaluation_failed", {})) for row in rows),
         "clients_without_context": sorted(set(range(settings.num_clients)) - set(state.generator.contexts)),
         "seconds": sum(row["seconds"] for row in rows),
-        "generator_digest": hashlib.sha256(_generator_bytes(state)).hexdigest(),
+        "generator_digest": hashlib.sha256(generator).hexdigest(),
     }
     folder.write_json("summary.json", summary)
     # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.

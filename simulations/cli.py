@@ -15,7 +15,8 @@ from rich.console import Console
 
 from common.command import flwr_command
 from common.data.cache import DataError
-from common.data.sources import fetch, import_file, known_names
+from common.data.catalog import DATASETS
+from common.data.sources import fetch, import_file
 from common.presets import PRESETS
 from common.settings import AUTO, Settings
 from simulations.experiments import EXPERIMENTS, grid
@@ -189,7 +190,7 @@ def _add_data(commands: Any) -> None:
     data = commands.add_parser("data", help="fetch or import data sets").add_subparsers(required=True)
     default = Settings.data_dir
     fetching = data.add_parser("fetch", help="download into the cache and verify")
-    fetching.add_argument("names", nargs="+", choices=known_names(), metavar="NAME", help=", ".join(known_names()))
+    fetching.add_argument("names", nargs="+", choices=tuple(DATASETS), metavar="NAME", help=", ".join(DATASETS))
     fetching.add_argument("--data-dir", default=default)
     fetching.add_argument("--force", action="store_true", help="fetch again even if the cache is right")
     fetching.set_defaults(handler=_fetch)

@@ -20,8 +20,7 @@ def run_hash(settings: Settings) -> str:
 
 def record_of(settings: Settings, summary: dict[str, Any], rows: list[dict[str, Any]], cpu_seconds: float) -> Record:
     """What a report needs of a finished run, in at most 20 KB: the summary and short traces of its rounds."""
-    defaults = Settings().to_config()
-    changed = {key: value for key, value in settings.to_config().items() if value != defaults[key]}
+    changed = settings.changed()
     for place in ("out-dir", "data-dir", "run-name", "replay-gains", "resume"):
         changed.pop(place, None)
     privacy = {key: value for key, value in summary["privacy"].items() if key != "epsilon_per_client"}

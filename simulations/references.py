@@ -67,19 +67,10 @@ def _train_alone(space: Workspace, client: int) -> float:
     rounds = [t + 1 for t, clients in enumerate(rules.schedule.rounds) if client in clients]
     for participation, round in enumerate(rounds):
         positions = batch(settings, client, round, participation, parts.train)
-        inputs, labels = space.inputs(client, positions)
-        result = space.gradients(
-            space.theta(coefficients),
-            inputs,
-            labels,
-            clip_norm=settings.clip_norm,
-            denominator=settings.batch_records,
-        )
+        result = space.gradient(client, coefficients, positions)
         key = seed_key(settings.seed, Purpose.LOCAL_ONLY, client, round) if settings.deterministic else fresh_key()
         noise = rules.plan.noise_stddev * KeyStream(key).gaussian(rules.space.dim)
         release = result.gradient.cpu().numpy() + noise
         coefficients -= settings.eta * torch.tensor(release.astype(np.float32), device=device)
-    space.model.load(space.theta(coefficients))
-    inputs, labels = space.inputs(client, parts.evaluation)
-    with torch.no_grad():
-        return float((space.model(inputs).argmax(1) == labels).double().mean())
+    _, correct = space.evaluate(client, coefficients, parts.evaluation)
+    return correct / len(parts.evaluation)

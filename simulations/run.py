@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.command import federation_config
-from common.data.cache import DataError, fetch_command, is_cached
+from common.data.cache import require_cached
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.results import RunFolder
@@ -42,11 +42,7 @@ def check(settings: Settings) -> None:
         DataError: the data set is not in the cache.
     """
     make_rules(settings)
-    data_dir = Path(settings.data_dir).expanduser()
-    if not is_cached(settings.dataset, data_dir):
-        raise DataError(
-            f"{settings.dataset} is not in the cache {data_dir}. Run: {fetch_command(settings.dataset, data_dir)}"
-        )
+    require_cached(settings.dataset, Path(settings.data_dir).expanduser())
     RunFolder(settings).check(resume=settings.resume)
 
 

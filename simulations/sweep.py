@@ -16,8 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from common.data.cache import DataError, fetch_command, is_cached
+from common.data.cache import require_cached
 from common.settings import Settings
+from common.space import PARAMETER_SPACE
 from simulations.experiments import GAINS_PLACEHOLDER
 from simulations.records import read_records, run_hash
 from simulations.worker import execute, gains_path
@@ -71,7 +72,7 @@ def estimate(settings: Settings, measured: list[dict[str, Any]]) -> float:
     ]
     if similar:
         return settings.num_rounds * sum(similar) / len(similar)
-    factor = _PARAMETER_SPACE_FACTOR if settings.variant in ("global", "full") else 1.0
+    factor = _PARAMETER_SPACE_FACTOR if settings.variant in PARAMETER_SPACE else 1.0
     return _GUESS[settings.dataset] * factor * settings.num_rounds / 500
 
 
@@ -86,8 +87,7 @@ def run_sweep(
     import ray
 
     for dataset in sorted({settings.dataset for settings in plan.todo}):
-        if not is_cached(dataset, data_dir):
-            raise DataError(f"{dataset} is not in the cache {data_dir}. Run: {fetch_command(dataset, data_dir)}")
+        require_cached(dataset, data_dir)
     work.mkdir(parents=True, exist_ok=True)
     if address:
         ray.init(address=address, log_to_driver=False)
@@ -105,7 +105,7 @@ def _run_all(plan: Plan, results: Path, work: Path, data_dir: Path, jobs: int, c
     task = ray.remote(num_cpus=1, max_retries=0)(execute)
     waiting, failures = list(plan.todo), []
     running: dict[Any, Settings] = {}
-    finished_seconds, started = 0.0, time.monotonic()
+    started = time.monotonic()
     capacity = max(1, int(ray.cluster_resources().get("CPU", jobs)))
     columns = (
         TextColumn("{task.description}"),
@@ -136,7 +136,7 @@ def _run_all(plan: Plan, results: Path, work: Path, data_dir: Path, jobs: int, c
             for reference in done:
                 settings = running.pop(reference)
                 try:
-                    finished_seconds += ray.get(reference)
+                    ray.get(reference)
                 except Exception as error:  # listed; the rest goes on
                     cause = (str(error).strip() or type(error).__name__).splitlines()[-1]
                     failures.append(f"{describe(settings)}: {cause}")
@@ -162,18 +162,13 @@ def _resolve_gains(settings: Settings, work: Path, unfinished: list[Settings]) -
     path = gains_path(work, source)
     if path.exists():
         return dataclasses.replace(settings, replay_gains=str(path))
-    if any(_same(source, other) for other in unfinished):
+    if run_hash(source) in {run_hash(other) for other in unfinished}:
         return None
     return f"{describe(settings)}: no recorded gains at {path}; run the factorized-u0 run of the same settings again"
 
 
-def _same(one: Settings, other: Settings) -> bool:
-    return run_hash(one) == run_hash(other)
-
-
 def describe(settings: Settings) -> str:
     """The settings that differ from the defaults and matter to a reader, on one line."""
-    defaults = Settings().to_config()
     hidden = {
         "deterministic",
         "tensorboard",
@@ -183,7 +178,7 @@ def describe(settings: Settings) -> str:
         "data-dir",
         "replay-gains",
     }
-    changed = {k: v for k, v in settings.to_config().items() if v != defaults[k] and k not in hidden}
+    changed = {k: v for k, v in settings.changed().items() if k not in hidden}
     return f"{settings.dataset}/{settings.variant}/{settings.channel} " + json.dumps(
         {k: v for k, v in changed.items() if k not in ("dataset", "variant", "channel")}
     )

