@@ -72,6 +72,9 @@ class Settings:
     evaluate_every: int = _int(
         50, "rounds between evaluations; the last round is always evaluated; 0: only the last", "run", at_least=0
     )
+    geometry_every: int = _int(
+        10, "rounds between traces of the hidden states and the update kernel (eq. 9); 0: none", "run", at_least=0
+    )
     checkpoint_every: int = _int(
         25, "rounds between checkpoints; rounds between them are journalled", "run", at_least=1
     )
@@ -149,8 +152,19 @@ class Settings:
     # Generator and its optimiser (on the server).
     variant: str = _choice(
         "ours",
-        ("ours", "global", "full", "deeplin", "direct", "deeplin-u0", "factorized-u0", "radial-u0", "replay-u0"),
-        "map from context to coefficients: the method, its comparators, the geometry controls (docs/method.md, section 8)",
+        (
+            "ours",
+            "global",
+            "full",
+            "deeplin",
+            "direct",
+            "deeplin-u0",
+            "factorized-u0",
+            "radial-u0",
+            "replay-u0",
+            "local",
+        ),
+        "map from context to coefficients: the method, its comparators, the geometry controls, every client alone (docs/method.md, section 8)",
         "generator",
     )
     replay_gains: str = _text("", "metrics.jsonl of the factorized-u0 run whose gains replay-u0 replays", "generator")

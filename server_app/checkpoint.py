@@ -68,10 +68,10 @@ def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimi
         for key in file.keys():  # noqa: SIM118  (not a mapping)
             group, name = key.split(".", 1)
             groups[group][name] = file.get_tensor(key).clone()
-    generator.variant.load_state_dict(groups["generator"])
-    optimizer.load_tensors(groups["optimizer"])
     contexts: dict[int, np.ndarray] = {int(client): value.numpy() for client, value in groups["context"].items()}
     generator.set_contexts(contexts)
+    generator.variant.load_state_dict(groups["generator"])
+    optimizer.load_tensors(groups["optimizer"])
     events = [GaussianRelease.from_json(value) for value in json.loads(metadata["ledger"])]
     return Restored(int(metadata["round"]), Ledger(events))
 

@@ -24,9 +24,12 @@ class Generator:
         self.contexts: dict[int, np.ndarray] = {}
         self._inputs: dict[int, torch.Tensor] = {}
         self.entry: ContextEntry | None = None
+        self.initial_hidden: dict[int, np.ndarray | None] = {}
 
     def set_contexts(self, contexts: dict[int, np.ndarray]) -> None:
         """Cache the released contexts, client → (2s,) float64. Standardisation looks at participating clients only.
+
+        Call it before any trained parameters are loaded: h_i(0) is taken here.
 
         Raises:
             ValueError: no participating client has a context.
@@ -39,9 +42,14 @@ class Generator:
             self._settings.context_entry, self._settings.context_gain, np.stack(participating)
         )
         self._inputs = {
-            client: torch.tensor(self.entry(context), device=self._settings.device)
+            client: self.variant.input_of(client, torch.tensor(self.entry(context), device=self._settings.device))
             for client, context in contexts.items()
         }
+        self.initial_hidden = {client: self.hidden(client) for client in contexts}
+
+    def input(self, client: int) -> torch.Tensor:
+        """What enters the variant for a client: its context, standardised or raw, (2s,) float32."""
+        return self._inputs[client]
 
     def coefficients(self, client: int) -> np.ndarray:
         """a_i: (k,) float32."""
@@ -55,10 +63,13 @@ class Generator:
             h = self.variant.hidden(self._inputs[client])
         return None if h is None else h.double().cpu().numpy()
 
+    def tensor(self, update: np.ndarray) -> torch.Tensor:
+        """A release (k,) where the generator computes."""
+        return torch.tensor(update, dtype=torch.float32, device=self._settings.device)
+
     def accumulate(self, updates: dict[int, np.ndarray], round: int) -> None:
         """Leave (1/|S|) Σ J_iᵀ g̃_i in the parameters' gradients (eq. 6), clients in ascending order."""
         self.variant.zero_grad(set_to_none=True)
-        weight = self.variant.gain(round) / len(updates)
+        weight = self.variant.weight(round, len(updates))
         for client in sorted(updates):
-            update = torch.tensor(updates[client], dtype=torch.float32, device=self._settings.device)
-            torch.dot(update * weight, self.variant(self._inputs[client])).backward()
+            torch.dot(self.tensor(updates[client]) * weight, self.variant(self._inputs[client])).backward()

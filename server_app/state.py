@@ -8,7 +8,7 @@ import numpy as np
 
 from common.privacy.events import Ledger
 from common.rules import Rules
-from server_app import metrics
+from server_app import geometry, metrics
 from server_app.checkpoint import save_checkpoint
 from server_app.generator import Generator
 from server_app.journal import Journal, pack_array
@@ -58,6 +58,8 @@ class ServerState:
         row["learning_rate"] = learning_rate(self.settings, round)
         if updates:
             row.update(metrics.hidden(self.generator, updates))
+            if geometry.due(self.settings, round):
+                row.update(geometry.trace(self.generator, updates))
             self.generator.accumulate(updates, round)
             self.optimizer.step(round)
 

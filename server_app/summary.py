@@ -11,7 +11,7 @@ from safetensors.torch import save
 from common.data.splits import is_future
 from common.numerics import describe
 from common.privacy.report import privacy_report
-from server_app import metrics
+from server_app import geometry, metrics
 from server_app.checkpoint import write_atomically
 from server_app.state import ServerState
 
@@ -56,6 +56,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
             "payload_bytes": sum(row.get("payload_bytes", 0) for row in rows),
             "bits_per_coordinate": metrics.mean(rates) if rates else None,
         },
+        "gains": geometry.gains(state.generator),
         "failed_replies": sum(len(row["failed"]) for row in rows),
         "failed_evaluations": sum(len(row.get("evaluation_failed", {})) for row in rows),
         "clients_without_context": sorted(set(range(settings.num_clients)) - set(state.generator.contexts)),

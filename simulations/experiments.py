@@ -89,6 +89,15 @@ def _context_noise() -> list[Cell]:
     ]
 
 
+def _references() -> list[Cell]:
+    """Reference rows of the accuracy tables (docs/method.md, section 10) that need runs: no noise, no federation."""
+    return [
+        {"dataset": dataset, "channel": "dg", **cell}
+        for dataset in DATASETS
+        for cell in ({"variant": "ours", "noise-stddev": 0.0}, {"variant": "local"})
+    ]
+
+
 EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "table1": _table1,
     "table1-eps16": lambda: _table1((16.0,)),
@@ -97,6 +106,7 @@ EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "geometry": _geometry,
     "table3": _table3,
     "context-noise": _context_noise,
+    "references": _references,
 }
 
 # Of every run of a sweep: reproduction on public data, few evaluations, small files.

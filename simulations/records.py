@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,18 @@ from common.numerics import NUMERICS_VERSION
 from common.settings import Settings
 
 Record = dict[str, Any]
+
+# By round, at most 50 numbers each.
+TRACES = (
+    "loss",
+    "update_norm",
+    "clipped_fraction",
+    "hidden_norm_squared",
+    "hidden_rotation",
+    "hidden_alignment",
+    "isotropic_share",
+    "isotropic_share_others",
+)
 
 
 def run_hash(settings: Settings) -> str:
@@ -45,9 +58,8 @@ def record_of(settings: Settings, summary: dict[str, Any], rows: list[dict[str, 
         "references": summary["references"],
         "partition": summary["partition"].get("sha256"),
         "uplink": summary["uplink"],
-        "traces": {
-            key: _trace(rows, key) for key in ("loss", "update_norm", "clipped_fraction", "hidden_norm_squared")
-        },
+        "traces": {key: trace for key in TRACES if (trace := _trace(rows, key))},
+        "gains": summary["gains"],
         "milliseconds": {key: _median(rows, key) for key in ("gradient_ms", "encode_ms", "decode_ms")},
         "failed_replies": summary["failed_replies"],
         "cpu_seconds": round(cpu_seconds, 1),
@@ -74,9 +86,14 @@ def write_record(folder: Path, settings: Settings, record: Record) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_hash(settings)}.json"
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n")
+    temporary.write_text(_compact(json.dumps(record, indent=1)) + "\n")
     temporary.replace(path)
     return path
+
+
+def _compact(text: str) -> str:
+    """Lists of numbers on one line: files of a third of the size, and diffs that a person can read."""
+    return re.sub(r"\[[\s\d.,eE+-]*\]", lambda found: re.sub(r"\s+", " ", found.group()), text)
 
 
 def read_records(folder: Path) -> list[Record]:

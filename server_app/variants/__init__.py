@@ -12,6 +12,7 @@ from server_app.variants.base import Variant
 from server_app.variants.deeplin import DeepLinear
 from server_app.variants.direct import Direct, Replay
 from server_app.variants.factorized import Factorized
+from server_app.variants.local import Local
 from server_app.variants.radial import Radial
 
 # Name → builder from (settings, k, context length, public vector u_0 of the same length).
@@ -25,6 +26,7 @@ VARIANTS: dict[str, Callable[[Settings, int, torch.Tensor], Variant]] = {
     "factorized-u0": lambda settings, k, u0: Factorized(settings, k, len(u0), public=u0),
     "radial-u0": lambda settings, k, u0: Radial(settings, k, u0),
     "replay-u0": lambda settings, k, u0: Replay(settings, k),
+    "local": lambda settings, k, u0: Local(k, settings.num_participating),
 }
 
 __all__ = ["VARIANTS", "Variant"]

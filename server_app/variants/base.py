@@ -17,9 +17,13 @@ class Variant(nn.Module):
         """a_i (k,) of a context (2s,)."""
         raise NotImplementedError
 
-    def gain(self, round: int) -> float:
-        """Factor on the step of a round; one, except where a recorded schedule is replayed."""
-        return 1.0
+    def input_of(self, client: int, context: torch.Tensor) -> torch.Tensor:
+        """What `forward` gets for a client: its context (2s,), unless a variant needs something else."""
+        return context
+
+    def weight(self, round: int, clients: int) -> float:
+        """Factor of one client's term in eq. 6, where `clients` answered: the mean."""
+        return 1.0 / clients
 
 
 def output_layer(settings: Settings, k: int) -> nn.Linear:

@@ -29,9 +29,9 @@ class Replay(Direct):
         super().__init__(k)
         self._gains = read_gains(Path(settings.replay_gains).expanduser(), settings.num_rounds)
 
-    def gain(self, round: int) -> float:
-        """γ_t."""
-        return self._gains[round - 1]
+    def weight(self, round: int, clients: int) -> float:
+        """γ_t times the mean's."""
+        return self._gains[round - 1] / clients
 
 
 def read_gains(path: Path, num_rounds: int) -> list[float]:

@@ -13,6 +13,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from common.settings import Settings
 from simulations.experiments import CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
 from simulations.report.results import Interval, Results
 from simulations.report.tables import DATASET_NAMES, NAMES, pair_name
@@ -30,7 +31,9 @@ def draw_figures(results: Results, out: Path) -> dict[str, Pair]:
         "Accuracy against rounds": ("accuracy_rounds", accuracy_rounds),
         "Coefficient dimension (Fig. 1a)": ("figure1a", dimension),
         "Geometry controls": ("geometry", geometry),
-        "Evolution of ‖h‖²": ("radial", radial),
+        "Evolution of the hidden state (ε = 16)": ("radial", radial),
+        "Alignment of clients": ("alignment", alignment),
+        "Kernel between clients": ("heat_map", heat_map),
         "Communication against accuracy": ("communication", communication),
         "Accuracy of single clients": ("clients", clients),
     }
@@ -148,28 +151,74 @@ def geometry(results: Results) -> Any:
 
 
 def radial(results: Results) -> Any:
-    """‖h_t‖² over the rounds, Factorized and Radial."""
-    figure, axes = _axes(2)
+    """The hidden state over the rounds: ‖h‖², cos(h(t), h(0)), and the isotropic share of the energy of an update."""
+    figure, axes = _axes(3)
     lines = 0
-    for axis, dataset in zip(axes, DATASETS, strict=True):
-        for variant, color in zip(("factorized-u0", "radial-u0"), COLORS, strict=False):
-            for noise, style in ((0.0, "--"), ("auto", "-")):
-                for record in list(
-                    results.cell(dataset=dataset, variant=variant, channel="dg", noise_stddev=noise).values()
-                )[:1]:
-                    trace = record["traces"]["hidden_norm_squared"]
-                    rounds = np.linspace(0, record["settings"].get("num-rounds", 500), len(trace))
-                    axis.plot(
-                        rounds,
-                        trace,
-                        style,
-                        color=color,
-                        label=f"{NAMES[variant]}, {'no noise' if noise == 0.0 else 'ε = 16'}",
-                    )
-                    lines += 1
-        axis.set(title=DATASET_NAMES[dataset], xlabel="round", ylabel="‖h‖²")
+    shown = (
+        ("hidden_norm_squared", "‖h‖²"),
+        ("hidden_rotation", "cos(h(t), h(0))"),
+        ("isotropic_share", "isotropic share of the update energy"),
+    )
+    for axis, (key, label) in zip(axes, shown, strict=True):
+        for variant, color in zip(("factorized-u0", "radial-u0", "ours"), COLORS, strict=False):
+            for dataset, style in zip(DATASETS, ("-", "--"), strict=True):
+                record = _first(results, key, dataset=dataset, variant=variant, channel="dg")
+                lines += _draw_trace(axis, record, key, style, color, f"{NAMES[variant]}, {DATASET_NAMES[dataset]}")
+        axis.set(title=label, xlabel="round")
     _legend(axes)
     return figure if lines else None
+
+
+def alignment(results: Results) -> Any:
+    """cos(h_i, h_j), mean over pairs of clients, and the isotropic share of what an update does to *another* client."""
+    figure, axes = _axes(2)
+    lines = 0
+    shown = (
+        ("hidden_alignment", "cos(h_i, h_j), mean over pairs"),
+        ("isotropic_share_others", "isotropic share, other clients"),
+    )
+    for axis, (key, label) in zip(axes, shown, strict=True):
+        for noise, style in (("auto", "-"), (0.0, "--")):
+            for dataset, color in zip(DATASETS, COLORS, strict=False):
+                record = _first(results, key, dataset=dataset, variant="ours", channel="dg", noise_stddev=noise)
+                name = f"{DATASET_NAMES[dataset]}, {'no noise' if noise == 0.0 else 'ε = 16'}"
+                lines += _draw_trace(axis, record, key, style, color, name)
+        axis.set(title=label, xlabel="round")
+    _legend(axes)
+    return figure if lines else None
+
+
+def heat_map(results: Results) -> Any:
+    """The isotropic gains h_jᵀ h_i of eq. 9 between all clients at the end of a run of the method."""
+    figure, axes = _axes(2)
+    maps = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        axis.set(
+            title=f"{DATASET_NAMES[dataset]}: h_jᵀ h_i, ε = 16", xlabel="client i (sends)", ylabel="client j (is moved)"
+        )
+        record = _first(results, "gains", dataset=dataset, variant="ours", channel="dg")
+        if record is None:
+            continue
+        triangle = record["gains"]
+        lower = np.array([row + [0.0] * (len(triangle) - len(row)) for row in triangle])
+        shown = axis.imshow(lower + np.tril(lower, -1).T, cmap="viridis")
+        figure.colorbar(shown, ax=axis, shrink=0.85)
+        maps += 1
+    return figure if maps else None
+
+
+def _first(results: Results, key: str, **wanted: Any) -> Any:
+    """The record of the lowest seed that has an entry or a trace of this name, or None."""
+    return next((r for r in results.cell(**wanted).values() if r.get(key) or r["traces"].get(key)), None)
+
+
+def _draw_trace(axis: Any, record: Any, key: str, style: str, color: str, label: str) -> int:
+    """A trace over the rounds; returns the number of lines drawn."""
+    trace = [] if record is None else record["traces"].get(key, [])
+    if trace:
+        rounds = np.linspace(0, record["settings"].get("num-rounds", Settings.num_rounds), len(trace))
+        axis.plot(rounds, trace, style, color=color, label=label)
+    return int(bool(trace))
 
 
 def communication(results: Results) -> Any:

@@ -84,12 +84,14 @@ class Results:
         a, b = self.cell(**one), self.cell(**other)
         return Interval.of(a[seed]["accuracy"][side] - b[seed]["accuracy"][side] for seed in sorted(set(a) & set(b)))
 
-    def reference(self, dataset: str, row: str, side: str) -> Interval:
-        """A free reference row (commonest label) of a data set at the default partition, one value per seed."""
+    def reference(self, row: str, side: str, **wanted: Any) -> Interval:
+        """A reference row that every run has (commonest label), one value per seed: it depends on the data set and its
+        partition alone. Those two settings must be as `wanted` says, or at their default."""
+        partition = {key: wanted.get(key.replace("-", "_"), _DEFAULTS[key]) for key in ("dataset", "dirichlet-alpha")}
         values: dict[int, float] = {}
         for record in self.records:
             config = record["settings"]
-            if config.get("dataset", _DEFAULTS["dataset"]) == dataset and "dirichlet-alpha" not in config:
+            if all(config.get(key, _DEFAULTS[key]) == value for key, value in partition.items()):
                 found = record["references"].get(row)
                 if isinstance(found, dict):
                     values[config.get("seed", _DEFAULTS["seed"])] = found[side]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from common.data.catalog import DATASETS as DATA
 from simulations.experiments import CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
 from simulations.report.results import Interval, Results
 
 MISSING = "–"
+SIDES = ("seen", "future")
 NAMES = {
     "ours": "Ours",
     "global": "Global",
@@ -19,6 +21,7 @@ NAMES = {
     "factorized-u0": "Factorized",
     "radial-u0": "Radial",
     "replay-u0": "Replay",
+    "local": "Local",
 }
 DATASET_NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
@@ -65,17 +68,8 @@ def table1(results: Results) -> Table:
             for cell in MAIN_VARIANTS:
                 wanted = {"dataset": dataset, "epsilon": epsilon, **cell}
                 rows.append([DATASET_NAMES[dataset], f"{epsilon:g}", pair_name(**cell), *_seen_future(results, wanted)])
-        rows.append(
-            [
-                DATASET_NAMES[dataset],
-                "∞",
-                "no noise: Ours / DG",
-                *_seen_future(results, {"dataset": dataset, "variant": "ours", "channel": "dg", "noise_stddev": 0.0}),
-            ]
-        )
-        commonest = [results.reference(dataset, "commonest_label", side).percent() for side in ("seen", "future")]
-        rows.append([DATASET_NAMES[dataset], "0", "each client's commonest label", *commonest])
-        rows.append([DATASET_NAMES[dataset], "0", "chance", "10.00", "10.00"])
+        rows += [[DATASET_NAMES[dataset], epsilon, name, seen, future]
+                 for name, epsilon, seen, future in _references(results, dataset)]  # fmt: skip
     return Table("table1", "Table 1: end-to-end comparison", "Accuracy in percent, mean ± standard deviation over n seeds.",
                  ["data set", "ε", "variant / channel", "Seen", "Future"], rows)  # fmt: skip
 
@@ -85,20 +79,17 @@ def table2(results: Results) -> Table:
     rows = []
     for dataset in DATASETS:
         for alpha in (0.1, 0.3, 0.5, 1.0):
-            cells = [
+            full, ours = (
                 {"dataset": dataset, "dirichlet_alpha": alpha, "variant": v, "channel": "dg"} for v in ("full", "ours")
-            ]
-            gain = results.difference("future", cells[1], cells[0])
-            rows.append(
-                [
-                    DATASET_NAMES[dataset],
-                    f"{alpha:g}",
-                    *(results.accuracy("future", **cell).percent() for cell in cells),
-                    _points(gain),
-                ]
             )
-    return Table("table2", "Table 2: heterogeneity (ε = 16, Future)", "Gain: paired over seeds, 95 % interval, percentage points.",
-                 ["data set", "Dirichlet α", "Full / DG", "Ours / DG", "gain"], rows)  # fmt: skip
+            gain = _points(results.difference("future", ours, full))
+            head = [DATASET_NAMES[dataset], f"{alpha:g}"]
+            rows.append([*head, "Full / DG", *_seen_future(results, full), ""])
+            rows.append([*head, "Ours / DG", *_seen_future(results, ours), gain])
+            for name, _, seen, future in _references(results, dataset, dirichlet_alpha=alpha):
+                rows.append([*head, name, seen, future, ""])
+    return Table("table2", "Table 2: heterogeneity (ε = 16)", "Gain of Ours over Full on Future: paired over seeds, 95 % interval, percentage points.",
+                 ["data set", "Dirichlet α", "variant / channel", "Seen", "Future", "gain"], rows)  # fmt: skip
 
 
 def figure1a(results: Results) -> Table:
@@ -110,6 +101,7 @@ def figure1a(results: Results) -> Table:
         norm = Interval.of(record["noise"]["norm"] for record in records)
         uplink = Interval.of(record["uplink"]["message_bytes"] / 1e6 for record in records)
         rows.append([f"{k:,}", results.accuracy("future", **wanted).percent(), _number(norm), _number(uplink)])
+    rows += [[name, future, "", ""] for name, _, _, future in _references(results, "cifar10")]
     return Table("figure1a", "Figure 1(a): coefficient dimension (CIFAR-10, ε = 16)", "Perturbation norm σ√k and protected uplink of a run.",
                  ["k", "Future", "σ√k", "uplink MB"], rows)  # fmt: skip
 
@@ -134,6 +126,7 @@ def table3(results: Results) -> Table:
                 _number(time),
             ]
         )
+    rows += [[name, "", "", future, ""] for name, _, _, future in _references(results, "cifar10")]
     return Table("table3", "Table 3: communication (CIFAR-10, ε = 16)", "Milliseconds: medians over messages, measured while two runs shared the machine.",
                  ["channel", "bits per coordinate", "uplink MB", "Future", "encode + decode ms"], rows)  # fmt: skip
 
@@ -152,6 +145,9 @@ def geometry(results: Results) -> Table:
             ]
             name = "Factorized+ctx" if variant == "ours" else NAMES[variant]
             rows.append([DATASET_NAMES[dataset], name, *values])
+        # The row without noise is the table's own last control.
+        for name, _, seen, future in _references(results, dataset)[1:]:
+            rows.append([DATASET_NAMES[dataset], name, MISSING, seen, MISSING, future])
     return Table("geometry", "Geometry controls", "Seen and Future without noise and at ε = 16; all but the last replace the context by u_0.",
                  ["data set", "control", "Seen, no noise", "Seen, ε = 16", "Future, no noise", "Future, ε = 16"], rows)  # fmt: skip
 
@@ -171,12 +167,34 @@ def context_noise(results: Results) -> Table:
                 continue
             rows.append([DATASET_NAMES[dataset], f"{ratio:g}", _number(Interval.of(r["privacy"]["epsilon"] for r in records)),
                          Interval.of(r["accuracy"]["seen"] for r in records).percent(), Interval.of(r["accuracy"]["future"] for r in records).percent()])  # fmt: skip
+        rows += [
+            [DATASET_NAMES[dataset], name, epsilon, seen, future]
+            for name, epsilon, seen, future in _references(results, dataset)
+        ]
     return Table("context_noise", "Context noise alone", "σ_g as in the paper's setting, σ_c times the ratio; ε is what that costs.",
                  ["data set", "σ_c / σ_g", "ε", "Seen", "Future"], rows)  # fmt: skip
 
 
+def _references(results: Results, dataset: str, **at: Any) -> list[list[str]]:
+    """Rows of (name, ε, Seen, Future) that every accuracy table of a data set ends with (docs/method.md, section 10).
+
+    Args:
+        at: settings of the table's cells that change the references (snake_case), as the partition's concentration.
+    """
+    free = {"dataset": dataset, "variant": "ours", "channel": "dg", **at, "noise_stddev": 0.0}
+    alone = {"dataset": dataset, "variant": "local", "channel": "dg", **at}
+    commonest = [results.reference("commonest_label", side, dataset=dataset, **at).percent() for side in SIDES]
+    chance = f"{100 / DATA[dataset].num_classes:.2f}"
+    return [
+        ["no noise: Ours / DG", "∞", *_seen_future(results, free)],
+        ["each client alone: Local / DG", "16", *_seen_future(results, alone)],
+        ["each client's commonest label", "0", *commonest],
+        ["chance", "0", chance, chance],
+    ]
+
+
 def _seen_future(results: Results, wanted: dict[str, Any]) -> list[str]:
-    return [results.accuracy(side, **wanted).percent() for side in ("seen", "future")]
+    return [results.accuracy(side, **wanted).percent() for side in SIDES]
 
 
 def _points(interval: Interval) -> str:

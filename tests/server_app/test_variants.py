@@ -9,6 +9,7 @@ from common.rules import make_rules
 from common.settings import Settings
 from server_app import app as server
 from server_app.generator import Generator
+from server_app.optimizer import ServerOptimizer
 from server_app.results import RunFolder
 from server_app.variants import VARIANTS
 from simulations.grid import InProcessGrid
@@ -88,3 +89,19 @@ def test_replay_refuses_missing_gains_before_anything_is_asked(tiny, tmp_path, c
     with pytest.raises(ValueError, match="replay-gains"):
         run(settings)
     assert not RunFolder(settings).journal.exists()
+
+
+def test_local_moves_a_client_by_its_own_releases_alone_with_the_full_step(tiny):
+    """Two rounds of eq. 6 by hand: nothing is averaged, nobody else moves, future clients keep the reference model."""
+    settings = Settings(variant="local", channel="dg", num_participating=2, num_future=1, learning_rate=0.5)
+    generator = Generator(make_rules(settings))
+    generator.set_contexts({client: np.array([0.1, 0.4]) for client in range(3)})
+    optimizer = ServerOptimizer(settings, generator.variant.parameters())
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal(settings.num_coefficients).astype(np.float32) for _ in range(2))
+    for round, updates in ((1, {0: first, 1: second}), (2, {0: second})):
+        generator.accumulate(updates, round)
+        optimizer.step(round)
+    assert np.allclose(generator.coefficients(0), -0.5 * (first + second), atol=1e-6)
+    assert np.allclose(generator.coefficients(1), -0.5 * second, atol=1e-6)
+    assert not generator.coefficients(2).any()

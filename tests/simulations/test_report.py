@@ -9,7 +9,7 @@ from simulations import cli
 from simulations.report import write_report
 from simulations.report.claims import check_claims, verdict
 from simulations.report.results import Interval, Results
-from simulations.report.tables import table1, table3
+from simulations.report.tables import all_tables, table1, table3
 
 
 def record(seen, future, seed=41, **settings):
@@ -24,7 +24,8 @@ def record(seen, future, seed=41, **settings):
         "evaluations": [{"round": 100, "seen": seen, "future": future}],
         "references": {"chance": 0.1, "commonest_label": {"seen": 0.4, "future": 0.35}},
         "uplink": {"message_bytes": 65_000_000, "bits_per_coordinate": 32.0},
-        "traces": {"hidden_norm_squared": [1.0, 2.0]},
+        "traces": {"hidden_norm_squared": [1.0, 2.0], "hidden_alignment": [0.9, 0.8]},
+        "gains": [[1.0], [0.5, 1.0]],
         "milliseconds": {"encode_ms": 1.0, "decode_ms": 0.5},
     }
 
@@ -61,7 +62,17 @@ def test_missing_cells_are_shown_as_missing(records):
     assert rows["MNIST", "16", "Ours / DG"] == ["80.33 ± 1.53 (n=3)", "78.33 ± 1.53 (n=3)"]
     assert rows["MNIST", "4", "Ours / DG"] == ["–", "–"]
     assert rows["MNIST", "0", "each client's commonest label"] == ["40.00 ± 0.00 (n=3)", "35.00 ± 0.00 (n=3)"]
-    assert all(row[1] == "–" for row in table3(Results(defaults_removed(records))).rows)
+    assert all(row[1] == "–" for row in table3(Results(defaults_removed(records))).rows[:3])
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "figure1a", "table3", "geometry", "context_noise"])
+def test_every_accuracy_table_has_the_reference_rows(records, name):
+    table = next(t for t in all_tables(Results(defaults_removed(records))) if t.name == name)
+    labels = {cell for row in table.rows for cell in row}
+    assert {"each client alone: Local / DG", "each client's commonest label", "chance"} <= labels
+    assert labels & {"no noise: Ours / DG", "Factorized+ctx"}
+    chance = next(row for row in table.rows if "chance" in row)
+    assert "10.00" in chance
 
 
 def test_differences_are_paired_over_seeds(records):
@@ -104,7 +115,8 @@ def test_report_is_complete_and_self_contained(records, tmp_path):
         (folder / f"{index}.json").write_text(json.dumps(one))
     written = write_report(folder, tmp_path / "out")
     names = {path.name for path in written}
-    assert {"report.md", "report.html", "table1.csv", "accuracy_rounds.png", "accuracy_rounds.svg"} <= names
+    assert {"report.md", "report.html", "table1.csv", "accuracy_rounds.png", "accuracy_rounds.svg"}
+    assert {"radial.svg", "alignment.svg", "heat_map.svg"} <= names
     assert all(path.stat().st_size > 0 for path in written)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "src='http" not in page

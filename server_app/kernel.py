@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 from torch.func import functional_call, jvp, vjp
 
 from server_app.variants import Variant
@@ -83,9 +84,39 @@ class EnergySplit:
         return self.isotropic / parts if parts > 0 else 1.0
 
 
-def energy_split(operator: KernelOperator, update: torch.Tensor) -> EnergySplit:
+def directional_part(
+    variant: Variant, context_j: torch.Tensor, context_i: torch.Tensor, update: torch.Tensor
+) -> torch.Tensor:
+    """W H_j H_iᵀ Wᵀ g, the second term of eq. 9: (k,) → (k,), by differentiating h_ψ alone; W is used twice and no more."""
+    output = getattr(variant, "output", None)
+    if output is None:  # the coefficients themselves are trained: K_ji = I
+        return torch.zeros_like(update)
+    weight = output.weight.detach()
+    parameters = {name: p.detach() for name, p in variant.named_parameters() if not name.startswith("output.")}
+
+    def hidden(context: torch.Tensor):  # type: ignore[no-untyped-def]
+        return lambda values: functional_call(_Hidden(variant), {f"of.{k}": v for k, v in values.items()}, (context,))
+
+    _, backward = vjp(hidden(context_i), parameters)  # type: ignore[misc]
+    _, moved = jvp(hidden(context_j), (parameters,), (backward(weight.T @ update)[0],))  # type: ignore[misc]
+    return weight @ moved
+
+
+class _Hidden(nn.Module):
+    """A variant up to its hidden state, as a module of its own."""
+
+    def __init__(self, variant: Variant) -> None:
+        super().__init__()
+        self.of = variant
+
+    def forward(self, context: torch.Tensor) -> torch.Tensor | None:
+        return self.of.hidden(context)
+
+
+def energy_split(
+    variant: Variant, context_j: torch.Tensor, context_i: torch.Tensor, update: torch.Tensor
+) -> EnergySplit:
     """The isotropic and the directional part of one update's effect on client j."""
-    moved = operator(update).double()
-    isotropic = operator.gain() * update.double()
-    directional = moved - isotropic
-    return EnergySplit(*(float(part @ part) for part in (isotropic, directional, moved)))
+    isotropic = KernelOperator(variant, context_j, context_i).gain() * update.double()
+    directional = directional_part(variant, context_j, context_i, update).double()
+    return EnergySplit(*(float(part @ part) for part in (isotropic, directional, isotropic + directional)))

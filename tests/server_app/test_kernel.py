@@ -5,8 +5,8 @@ import torch
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.generator import Generator
+from server_app.kernel import KernelOperator, directional_part, energy_split, predicted_change
 from server_app.optimizer import ServerOptimizer
-from simulations.kernel import KernelOperator, energy_split, predicted_change
 
 CONTEXTS = {0: np.array([0.1, 0.4]), 1: np.array([0.3, 0.2])}
 
@@ -22,7 +22,7 @@ def generator_of(variant, **changes):
 
 
 def operator_of(generator, j, i):
-    return KernelOperator(generator.variant, generator._inputs[j], generator._inputs[i])
+    return KernelOperator(generator.variant, generator.input(j), generator.input(i))
 
 
 @pytest.mark.parametrize("variant", ["ours", "deeplin", "factorized-u0", "radial-u0"])
@@ -34,7 +34,7 @@ def test_kernel_is_equation_9(variant, j, i):
     output = module.output.weight.detach().double().numpy()
     hidden = {}
     for client in (j, i):
-        h = module.hidden(generator._inputs[client])
+        h = module.hidden(generator.input(client))
         parameters = [p for name, p in module.named_parameters() if not name.startswith("output")]
         rows = [
             torch.cat([g.flatten() for g in torch.autograd.grad(value, parameters, retain_graph=True)]) for value in h
@@ -70,7 +70,7 @@ def test_predicted_change_agrees_to_first_order(variant):
 def test_energy_split_separates_the_two_terms_of_equation_9():
     update = torch.randn(40, generator=torch.Generator().manual_seed(0))
     _, generator = generator_of("ours")
-    split = energy_split(operator_of(generator, 1, 0), update)
+    split = energy_split(generator.variant, generator.input(1), generator.input(0), update)
     h = [generator.hidden(client) for client in (1, 0)]
     assert split.isotropic == pytest.approx(float((h[0] @ h[1]) ** 2 * (update.double() @ update.double())), rel=1e-5)
     dense = operator_of(generator, 1, 0).dense() - (h[0] @ h[1]) * np.eye(40)
@@ -78,10 +78,22 @@ def test_energy_split_separates_the_two_terms_of_equation_9():
     assert 0 < split.isotropic_share < 1
 
 
+@pytest.mark.parametrize("variant", ["ours", "deeplin", "radial-u0", "direct"])
+def test_the_two_terms_add_up_to_the_operator(variant):
+    update = torch.randn(40, generator=torch.Generator().manual_seed(1))
+    _, generator = generator_of(variant)
+    operator = operator_of(generator, 1, 0)
+    directional = directional_part(generator.variant, generator.input(1), generator.input(0), update)
+    assert torch.allclose(operator(update), operator.gain() * update + directional, atol=1e-5)
+    assert (variant == "direct") == (float(directional.abs().max()) == 0.0)
+
+
 @pytest.mark.parametrize("variant", ["direct", "ours"])
 def test_energy_split_of_nothing_is_isotropic(variant):
     _, generator = generator_of(variant)
-    assert energy_split(operator_of(generator, 1, 0), torch.zeros(40)).isotropic_share == 1.0
+    assert (
+        energy_split(generator.variant, generator.input(1), generator.input(0), torch.zeros(40)).isotropic_share == 1.0
+    )
 
 
 def test_dense_kernel_is_for_small_k():
