@@ -7,7 +7,6 @@ import common  # noqa: F401  (first: pins the numerics before NumPy and torch ar
 # isort: split
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
@@ -15,11 +14,12 @@ from flwr.clientapp import ClientApp
 
 from client_app.client import PersonalClient
 from client_app.ledger import StateLedger
-from client_app.policy import Policy
+from client_app.node import Node
+from client_app.sqlite_ledger import LEDGER, LedgerError, SqliteLedger
 from client_app.workspace import workspace
 from common import keys
 from common.data.cache import DataError
-from common.protocol import COEFFICIENTS, CONTEXT, HELLO, METRICS, REPLY, REQUEST, Refusal, RequestRefused
+from common.protocol import COEFFICIENTS, CONTEXT, HELLO, METRICS, MODEL, REPLY, REQUEST, Refusal, RequestRefused
 from common.settings import Settings
 
 log = logging.getLogger("papfl.client")
@@ -37,6 +37,17 @@ def hello(message: Message, context: Context) -> Message:
 def private_context(message: Message, context: Context) -> Message:
     """The one-shot private context."""
     return _answer(message, lambda: RecordDict({REPLY: ConfigRecord(_client(context).context(_request(message)))}))
+
+
+@app.query(MODEL)
+def personal_model(message: Message, context: Context) -> Message:
+    """This client's finished personal model, kept in its own state directory."""
+
+    def reply() -> RecordDict:
+        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
+        return RecordDict({REPLY: ConfigRecord(_client(context).keep_model(arrays, _request(message)))})
+
+    return _answer(message, reply)
 
 
 @app.train()
@@ -75,6 +86,9 @@ def _answer(message: Message, reply: Callable[[], RecordDict]) -> Message:
     except RequestRefused as refusal:
         log.error("refused: %s", refusal)
         return Message(Error(int(refusal.code)), reply_to=message)
+    except LedgerError as error:
+        log.error("cannot release: %s", error)
+        return Message(Error(int(Refusal.LEDGER)), reply_to=message)
     except (ValueError, DataError) as error:
         log.error("cannot serve: %s", error)
         return Message(Error(int(Refusal.SETTINGS)), reply_to=message)
@@ -84,21 +98,23 @@ def _answer(message: Message, reply: Callable[[], RecordDict]) -> Message:
 
 
 def _client(context: Context) -> PersonalClient:
-    """The client of this node: partition id and options from the node's own configuration."""
+    """The client of this node, from the run's settings and the node's own configuration.
+
+    In deployment its ledger, key and models are in the node's state directory; in simulation in Flower's per-client
+    state.
+    """
     settings = Settings.from_config(context.run_config)
-    space = workspace(settings)
-    client = int(context.node_config["partition-id"])
-    if not 0 <= client < settings.num_clients:
-        raise ValueError(f"partition-id must be from 0 to {settings.num_clients - 1}. Received {client}.")
-    policy = Policy.from_node(context.node_config)
-    return PersonalClient(space, client, StateLedger(context.state), _private_key(context), policy)
+    node = Node.from_config(context.node_config, settings)
+    space = workspace(settings, node.place)
+    if node.state is None:
+        return PersonalClient(space, node.client, StateLedger(context.state), _simulated_key(context), node.policy)
+    ledger, key = SqliteLedger(node.state / LEDGER), node.state / "client.key"
+    if not key.exists():  # the key comes after the ledger: a key without a ledger is a ledger that was lost
+        ledger.create()
+    return PersonalClient(space, node.client, ledger, keys.load_or_create(key), node.policy, state=node.state)
 
 
-def _private_key(context: Context) -> bytes:
-    """From the node's state directory (deployment), else from Flower's per-client state (simulation)."""
-    directory = context.node_config.get("state-dir")
-    if directory is not None:
-        return keys.load_or_create(Path(str(directory)) / "client.key")
+def _simulated_key(context: Context) -> bytes:
     if "key" not in context.state.config_records:
         context.state.config_records["key"] = ConfigRecord({"private": keys.new_private_key()})
     return bytes(context.state.config_records["key"]["private"])  # type: ignore[arg-type]

@@ -10,6 +10,8 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,13 @@ import torch
 from flwr.client import NumPyClient
 
 from client_app.ledger import ReleaseLedger
+from client_app.personal_model import write_model
 from client_app.policy import Policy
 from client_app.workspace import Workspace
 from common.channel import Channel, ChannelEvent, DirectGaussian, EventKeys, make_channel
 from common.data.splits import Split, batch, is_future, split
-from common.keys import deterministic_event_keys, public_key, shared_event_keys
+from common.keys import deterministic_event_keys, is_usable, public_key, shared_event_keys
+from common.privacy.accountant import worst_record_rho
 from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused, event_digest
 
@@ -37,6 +41,7 @@ class PersonalClient(NumPyClient):
         ledger: this client's record of its releases.
         private_key: this client's X25519 key; never leaves it.
         policy: what this data holder decides for itself.
+        state: durable directory for the finished personal model; None in simulation.
     """
 
     def __init__(
@@ -46,12 +51,20 @@ class PersonalClient(NumPyClient):
         ledger: ReleaseLedger,
         private_key: bytes,
         policy: Policy | None = None,
+        state: Path | None = None,
     ) -> None:
         self._space, self._client, self._ledger, self._private_key = space, client, ledger, private_key
         self._settings, self._rules = space.settings, space.rules
         self._policy = policy or Policy()
         self._diagnostics = self._policy.diagnostics and self._settings.diagnostics != "off"
-        self._split: Split = split(self._settings, client, len(space.records(client)))
+        self._state = state
+        count = len(space.records(client))
+        if self._settings.batch_schedule == "cyclic" and count != self._settings.records_per_client:
+            raise ValueError(
+                f"records-per-client must be every client's number of records where batch-schedule is cyclic: it is public "
+                f"and decides the accounting. Received {count} instead of {self._settings.records_per_client}."
+            )
+        self._split: Split = split(self._settings, client, count)
 
     def hello(self) -> Config:
         """Who this is: releases nothing. Label counts are private: shared for public data only."""
@@ -62,11 +75,14 @@ class PersonalClient(NumPyClient):
             "public-key": public_key(self._private_key),
         }
         if self._diagnostics:
-            reply["indices"] = self._space.partition.indices[self._client].astype("<i4").tobytes()
-            reply["label-counts"] = self._space.partition.label_counts[self._client].tolist()
-            held_out = self._space.records(self._client).labels[self._split.evaluation]
-            commonest = int(self._space.partition.label_counts[self._client].argmax())
-            reply["commonest-label-accuracy"] = float((held_out == commonest).mean())
+            indices = self._space.source.indices(self._client)
+            if indices is not None:
+                reply["indices"] = indices.astype("<i4").tobytes()
+            labels = self._space.records(self._client).labels
+            counts = np.bincount(labels, minlength=self._rules.spec.num_classes)
+            reply["label-counts"] = counts.tolist()
+            held_out = labels[self._split.evaluation]
+            reply["commonest-label-accuracy"] = float((held_out == int(counts.argmax())).mean())
         return reply
 
     def context(self, config: Config) -> Config:
@@ -122,6 +138,27 @@ class PersonalClient(NumPyClient):
         loss, correct = self._space.evaluate(self._client, self._tensor(self._coefficients(parameters)), positions)
         return loss, len(positions), {"correct": correct, "partition-id": self._client}
 
+    def keep_model(self, parameters: list[np.ndarray], config: Config) -> Config:
+        """Write the finished personal model to this client's own disk (see `personal_model`). `config`: round."""
+        if self._state is None:
+            raise RequestRefused(Refusal.REQUEST, "a client without a state-dir keeps no model")
+        coefficients = self._coefficients(parameters)
+        round = _integer(config, "round", 1, self._settings.num_rounds)
+        spent = self._rules.accountant.epsilon(worst_record_rho(self._ledger.events()), self._settings.delta)
+        theta = self._space.theta(self._tensor(coefficients))
+        digest = write_model(
+            self._state / "models" / self._settings.name,
+            self._space.model.state_dict(theta),
+            {
+                "client": self._client,
+                "round": round,
+                "coefficients_sha256": sha256(coefficients.tobytes()).hexdigest(),
+                "epsilon_spent": spent,
+            },
+            self._settings,
+        )
+        return {"partition-id": self._client, "sha256": digest}
+
     def _release(
         self,
         config: Config,
@@ -134,11 +171,14 @@ class PersonalClient(NumPyClient):
         """Commit, compute, encode; or the same bytes again. Returns the message and the encoding's milliseconds."""
         release = self._agree_on_noise(config, release)
         run, noise = self._settings.name, release.noise_stddev
-        digest = event_digest(self._settings, self._client, release.round, noise, request)
+        server_key = config.get("public-key")
+        if not is_usable(server_key):
+            raise RequestRefused(Refusal.REQUEST, "public-key must be a usable X25519 key of 32 bytes")
+        digest = event_digest(self._settings, self._client, release.round, noise, server_key, request)
         stored = self._ledger.stored(run, digest, release.round)
         if stored is not None:
             return stored, 0.0
-        keys = self._event_keys(config, release, digest)
+        keys = self._event_keys(server_key, release, digest)
         self._ledger.commit(
             run, digest, release, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all)
         )
@@ -156,13 +196,10 @@ class PersonalClient(NumPyClient):
             raise RequestRefused(Refusal.REQUEST, f"noise-stddev must be the plan's {planned!r}, asked {asked!r}")
         return dataclasses.replace(release, noise_stddev=asked)
 
-    def _event_keys(self, config: Config, release: GaussianRelease, digest: str) -> EventKeys:
+    def _event_keys(self, server_key: bytes, release: GaussianRelease, digest: str) -> EventKeys:
         if self._settings.deterministic:
             return deterministic_event_keys(self._settings.seed, client=self._client, round=release.round)
-        peer = config.get("public-key")
-        if not isinstance(peer, bytes) or len(peer) != 32:
-            raise RequestRefused(Refusal.REQUEST, "public-key must be 32 bytes")
-        return shared_event_keys(self._private_key, peer, event=digest)
+        return shared_event_keys(self._private_key, server_key, event=digest)
 
     def _statistic(self) -> np.ndarray:
         """(1/m_c) Σ φ(x) over C_i: (2s,)."""

@@ -6,16 +6,14 @@ Virtual clients are re-created for every message, workers are not; nothing here 
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from client_app.gradients import BatchGradient, CoefficientGradients
+from client_app.sources import Place, RecordSource, source_of
 from common.basis import Basis, make_basis
-from common.data.cache import load
-from common.data.partition import Partition, dirichlet_partition
 from common.data.records import ClientRecords, standardization
 from common.model import FlatModel, build_reference
 from common.numerics import check_device, pin_torch
@@ -28,20 +26,13 @@ _EVALUATION_BATCH = 200
 class Workspace:
     """Everything that clients of one process share."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, source: RecordSource) -> None:
         pin_torch()
         check_device(settings)
         self.settings = settings
         self.rules: Rules = make_rules(settings)
         spec = self.rules.spec
-        self._dataset = load(settings.dataset, Path(settings.data_dir).expanduser())
-        self.partition: Partition = dirichlet_partition(
-            self._dataset.labels,
-            num_clients=settings.num_clients,
-            records_per_client=settings.records_per_client,
-            alpha=settings.dirichlet_alpha,
-            seed=settings.seed,
-        )
+        self.source = source
         self.model: FlatModel
         self.theta_ref: torch.Tensor
         self.model, self.theta_ref = build_reference(
@@ -57,13 +48,10 @@ class Workspace:
         )
         self.gradients = CoefficientGradients(self.model, self.basis)
         self.shift, self.scale = standardization(spec, settings.input_scaling)
-        self._records: dict[int, ClientRecords] = {}
 
     def records(self, client: int) -> ClientRecords:
-        """The records of a client, decoded once."""
-        if client not in self._records:
-            self._records[client] = ClientRecords.of(self._dataset, self.partition.indices[client])
-        return self._records[client]
+        """The records of a client."""
+        return self.source.records(client)
 
     def theta(self, coefficients: torch.Tensor) -> torch.Tensor:
         """θ_i = θ_ref + P a_i (eq. 3): (k,) → (d_theta,)."""
@@ -98,6 +86,6 @@ class Workspace:
 
 
 @lru_cache(maxsize=1)
-def workspace(settings: Settings) -> Workspace:
-    """The workspace of this process for these settings; another run's replaces it."""
-    return Workspace(settings)
+def workspace(settings: Settings, place: Place) -> Workspace:
+    """The workspace of this process for these settings and records; another run's replaces it."""
+    return Workspace(settings, source_of(settings, place))

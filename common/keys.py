@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeGuard
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -25,7 +26,7 @@ def public_key(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def is_usable(peer: object) -> bool:
+def is_usable(peer: object) -> TypeGuard[bytes]:
     """True for a public key with which a secret can be agreed: 32 bytes, not of low order."""
     if not isinstance(peer, bytes) or len(peer) != 32:
         return False

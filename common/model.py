@@ -93,6 +93,12 @@ class FlatModel:
             offset += parameter.numel()
         return result
 
+    def state_dict(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Named parameters of the model at θ (d_theta,), as the module's `load_state_dict` wants them."""
+        return {
+            name: theta[start : start + shape.numel()].view(shape) for name, (start, shape) in self.offsets().items()
+        }
+
     def load(self, theta: torch.Tensor) -> None:
         """Set all parameters. `theta`: (d_theta,)."""
         self.flat.copy_(theta)

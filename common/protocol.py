@@ -17,6 +17,7 @@ METRICS = "metrics"  # MetricRecord
 
 HELLO = "hello"  # query: who are you? releases nothing
 CONTEXT = "context"  # query: the one private context release
+MODEL = "model"  # query: here is your finished personal model, keep it
 
 # Flower's code for a reply that never came because the worker process died.
 FLOWER_WORKER_DIED = 0
@@ -30,6 +31,7 @@ class Refusal(IntEnum):
     BUDGET = 103  # the release would exceed the client's privacy budget
     REPEATED = 104  # the event was spent before and can't be repeated
     DIAGNOSTICS = 105  # the client doesn't share noiseless diagnostics
+    LEDGER = 106  # the client's ledger is unusable, so nothing may be released
     INTERNAL = 199  # anything else; the client's own log has it
 
 
@@ -41,10 +43,13 @@ class RequestRefused(Exception):
         self.code = code
 
 
-def event_digest(settings: Settings, client: int, round: int, noise_stddev: float, coefficients: bytes) -> str:
-    """What identifies an event: the run, who, when, and all that decides the update: settings and request with a_i.
+def event_digest(
+    settings: Settings, client: int, round: int, noise_stddev: float, server_key: bytes, coefficients: bytes
+) -> str:
+    """What identifies an event: the run, who, when, for whom, and all that decides the update: settings, request, a_i.
 
-    Noise and dithers are keyed by it: two updates must never share one. Hexadecimal SHA-256.
+    Noise and dithers are keyed by it: two updates must never share one. The server's public key is part of it: bytes
+    encoded for an earlier server of the same name cannot be decoded by the next. Hexadecimal SHA-256.
     """
-    head = f"{settings.name}|{settings.digest()}|{client}|{round}|{noise_stddev!r}|".encode()
+    head = f"{settings.name}|{settings.digest()}|{client}|{round}|{noise_stddev!r}|{server_key.hex()}|".encode()
     return hashlib.sha256(head + coefficients).hexdigest()

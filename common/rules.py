@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from common.basis import check_basis
 from common.context import ContextMap, make_context_map
 from common.data.catalog import DATASETS, DatasetSpec
+from common.privacy.accountant import ACCOUNTANTS, Accountant
 from common.privacy.plan import PrivacyPlan, Releases, make_plan
 from common.schedule import Schedule, make_schedule
 from common.settings import Settings
 from common.space import Space, space_of
+
+# Two convolutions of 5 and two poolings leave one pixel of this.
+MIN_SIDE = 16
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,48 @@ class Rules:
     plan: PrivacyPlan
 
     @property
+    def accountant(self) -> Accountant:
+        """The accountant that the settings name."""
+        return ACCOUNTANTS[self.settings.accountant]
+
+    @property
     def budget(self) -> float:
         """See the class."""
         return self.settings.epsilon if self.settings.noise_stddev is None else self.plan.epsilon
 
 
+def spec_of(settings: Settings) -> DatasetSpec:
+    """Shapes and classes of the run's records: of a built-in data set, or as the settings say.
+
+    Raises:
+        ValueError: an image shape that cannot be read.
+    """
+    if settings.dataset in DATASETS:
+        return DATASETS[settings.dataset]
+    try:
+        channels, height, width = (int(part) for part in settings.image_shape.split(","))
+        if channels < 1 or min(height, width) < MIN_SIDE:
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            f"image-shape must be 'channels,height,width' with sides of at least {MIN_SIDE} pixels. "
+            f"Received {settings.image_shape!r}."
+        ) from None
+    # Standardised own inputs: [0, 1] becomes [-1, 1], whatever the records.
+    half = (0.5,) * channels
+    return DatasetSpec("own", (channels, height, width), settings.num_classes, half, half, ())
+
+
 def make_rules(settings: Settings) -> Rules:
     """Derive the rules; raises `ValueError` for settings that don't go together."""
-    spec = DATASETS[settings.dataset]
-    available = spec.arrays[1].shape[0]
-    if settings.num_clients * settings.records_per_client > available:
-        raise ValueError(
-            f"(num-participating + num-future) x records-per-client must be at most the {available} records of "
-            f"{settings.dataset}. Received {settings.num_clients} x {settings.records_per_client}."
-        )
+    spec = spec_of(settings)
+    if spec.arrays:
+        available = spec.arrays[1].shape[0]
+        if settings.num_clients * settings.records_per_client > available:
+            raise ValueError(
+                f"(num-participating + num-future) x records-per-client must be at most the {available} records of "
+                f"{settings.dataset}. Received {settings.num_clients} x {settings.records_per_client}."
+            )
     space = space_of(settings, spec)
     check_basis(space.basis, space.model_dim, space.dim)
     schedule = make_schedule(settings)

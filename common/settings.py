@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +81,15 @@ class Settings:
     )
     round_timeout: float = _float(600.0, "seconds to wait for the replies of a round", "run", above=0.0)
     federation_timeout: float = _float(60.0, "seconds to wait until all clients have joined", "run", above=0.0)
+    require_future: bool = _flag(
+        True, "wait for future clients too; if not, those that join later are served by papfl personalize", "run"
+    )
+    task: str = _choice(
+        "train",
+        ("train", "personalize"),
+        "train, or give every connected client of a finished run its model (papfl personalize)",
+        "run",
+    )
     max_failed_rounds: int = _int(
         3, "consecutive rounds without any accepted reply before the run is aborted", "run", at_least=1
     )
@@ -97,7 +107,14 @@ class Settings:
     )
 
     # Data and its partition.
-    dataset: str = _choice("mnist", ("mnist", "cifar10"), "official training split of this data set", "data")
+    dataset: str = _choice(
+        "mnist",
+        ("mnist", "cifar10", "own"),
+        "official training split of this data set, or own: every node brings records of its own (docs/deployment.md)",
+        "data",
+    )
+    image_shape: str = _text("1,28,28", "channels,height,width of the records where dataset is own", "data")
+    num_classes: int = _int(10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2)
     records_per_client: int = _int(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
     dirichlet_alpha: float = _float(
         0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0
@@ -180,7 +197,7 @@ class Settings:
     )
     server_optimizer: str = _choice("sgd", ("sgd", "adam"), "optimiser of eq. 6; plain SGD is the paper's", "generator")
     server_momentum: float = _float(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
-    learning_rate: float | None = _float(None, "eta; auto: 0.1 for MNIST, 0.2 for CIFAR-10", "generator", above=0.0)
+    learning_rate: float | None = _float(None, "eta; auto: 0.2 for CIFAR-10, else 0.1", "generator", above=0.0)
     learning_rate_schedule: str = _choice(
         "constant", ("constant", "cosine", "linear"), "eta over the rounds; cosine and linear fall to zero", "generator"
     )
@@ -278,6 +295,11 @@ class Settings:
             raise ValueError(
                 f"replay-gains must be given for variant 'replay-u0' and for it alone. Received {self.replay_gains!r}."
             )
+        if self.run_name and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.run_name):
+            raise ValueError(
+                "run-name must be up to 100 letters, digits, dots, dashes and underscores (it names folders here and on "
+                f"clients), beginning with a letter or digit. Received {self.run_name!r}."
+            )
         if self.block_size not in (1, 4):
             raise ValueError(f"block-size must be 1 or 4. Received {self.block_size}.")
         if self.noise_stddev == 0 and self.channel != "dg":
@@ -297,10 +319,10 @@ class Settings:
 
     @property
     def eta(self) -> float:
-        """The learning rate with "auto" resolved (METHOD: 0.1 on MNIST, 0.2 on CIFAR-10)."""
+        """The learning rate with "auto" resolved: 0.2 on CIFAR-10, 0.1 elsewhere."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return {"mnist": 0.1, "cifar10": 0.2}[self.dataset]
+        return {"cifar10": 0.2}.get(self.dataset, 0.1)
 
     @property
     def name(self) -> str:
@@ -360,6 +382,8 @@ class Settings:
             "out-dir",
             "data-dir",
             "resume",
+            "task",
+            "require-future",
             "tensorboard",
             "checkpoint-every",
             "round-timeout",

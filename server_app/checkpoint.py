@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
+from common.files import write_atomically
 from common.numerics import describe
 from common.privacy.events import GaussianRelease, Ledger
 from server_app.generator import Generator
@@ -47,8 +47,13 @@ def save_checkpoint(
     write_atomically(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
 
 
-def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimizer, settings_digest: str) -> Restored:
+def load_checkpoint(
+    path: Path, *, generator: Generator, optimizer: ServerOptimizer, settings_digest: str, exact: bool = True
+) -> Restored:
     """Restore the state in place.
+
+    Args:
+        exact: refuse a checkpoint after which training would not go on bit for bit.
 
     Raises:
         ValueError: the checkpoint belongs to other settings.
@@ -60,7 +65,7 @@ def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimi
             raise ValueError(
                 f"{path} belongs to a run with other settings; choose another run-name, or resume with its own."
             )
-        if json.loads(metadata["numerics"]) != describe():
+        if exact and json.loads(metadata["numerics"]) != describe():
             raise ValueError(
                 f"{path} was written by other software or another processor ({metadata['numerics']}); the run would not "
                 "go on bit for bit. Resume it where it began, or start a new run."
@@ -74,23 +79,3 @@ def load_checkpoint(path: Path, *, generator: Generator, optimizer: ServerOptimi
     optimizer.load_tensors(groups["optimizer"])
     events = [GaussianRelease.from_json(value) for value in json.loads(metadata["ledger"])]
     return Restored(int(metadata["round"]), Ledger(events))
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write, flush to disk, rename."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make names in a folder (a rename, a new file) survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,9 @@ from common.settings import Settings
 log = logging.getLogger("papfl.server")
 
 
+_POLL_SECONDS = 0.2
+
+
 class FederationError(RuntimeError):
     """The federation cannot serve the run: wrong size, clients that refuse, or a dead worker pool."""
 
@@ -49,13 +52,38 @@ class Federation:
             grid.pull_interval = 0.01
 
     def join(self) -> dict[int, dict[str, Any]]:
-        """Wait for all clients and learn who they are: partition id → their hello.
+        """Wait for the run's clients and learn who they are: partition id → their hello.
 
         Raises:
-            FederationError: another number of clients than the settings say, or an incomplete set of partition ids.
+            FederationError: another number of clients than the settings say, an incomplete set of partition ids, or a
+                client that refuses.
         """
-        nodes = self._wait()
+        self._wait()
+        hellos, problems = self._greet()
+        missing = sorted(set(range(self._required)) - set(hellos))
+        if missing or problems:
+            raise FederationError(
+                f"The federation must have partition ids 0 to {self._required - 1}. "
+                f"Missing {missing[:10]}{'...' if len(missing) > 10 else ''}; {'; '.join(problems) or 'no errors'}."
+                " The clients' logs say why."
+            )
+        return hellos
+
+    def whoever_is_there(self) -> tuple[dict[int, dict[str, Any]], list[str]]:
+        """Hellos of the clients that are connected now, and what was wrong with the others."""
+        deadline = time.monotonic() + self._settings.federation_timeout
+        while not list(self._grid.get_node_ids()) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        return self._greet()
+
+    @property
+    def _required(self) -> int:
+        """Clients 0 to this must be there."""
+        return self._settings.num_clients if self._settings.require_future else self._settings.num_participating
+
+    def _greet(self) -> tuple[dict[int, dict[str, Any]], list[str]]:
         kind = f"{MessageType.QUERY}.{HELLO}"
+        nodes = sorted(self._grid.get_node_ids())
         messages = [Message(RecordDict({REQUEST: ConfigRecord()}), node, kind, group_id="0") for node in nodes]
         hellos: dict[int, dict[str, Any]] = {}
         problems: list[str] = []
@@ -73,14 +101,7 @@ class Federation:
                 problems.append(f"client {client} has no usable public key")
             hellos[client] = hello
             self._nodes[client] = reply.metadata.src_node_id
-        missing = sorted(set(range(self._settings.num_clients)) - set(hellos))
-        if missing or problems:
-            raise FederationError(
-                f"The federation must have partition ids 0 to {self._settings.num_clients - 1}. "
-                f"Missing {missing[:10]}{'...' if len(missing) > 10 else ''}; {'; '.join(sorted(set(problems))) or 'no errors'}."
-                " The clients' logs say why."
-            )
-        return hellos
+        return hellos, sorted(set(problems))
 
     def messages(self, kind: str, requests: Mapping[int, RecordDict], round: int) -> list[Message]:
         """One message to each client of `requests`."""
@@ -118,19 +139,25 @@ class Federation:
         replies = self._grid.send_and_receive(messages, timeout=self._settings.round_timeout)
         return self.collect(replies, requests, round)
 
-    def _wait(self) -> list[int]:
-        wanted = self._settings.num_clients
-        deadline = time.monotonic() + self._settings.federation_timeout
-        nodes = sorted(self._grid.get_node_ids())
-        while len(nodes) != wanted and time.monotonic() < deadline:
-            time.sleep(0.2)
-            nodes = sorted(self._grid.get_node_ids())
-        if len(nodes) != wanted:
+    def _wait(self) -> None:
+        """Until enough clients are there: all of them, or at least the participating ones."""
+        settings = self._settings
+
+        def complete(count: int) -> bool:
+            return count == settings.num_clients if settings.require_future else count >= self._required
+
+        deadline = time.monotonic() + settings.federation_timeout
+        count = len(list(self._grid.get_node_ids()))
+        while not complete(count) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            count = len(list(self._grid.get_node_ids()))
+        if not complete(count):
+            wanted = settings.num_clients if settings.require_future else f"at least {self._required}"
             raise FederationError(
-                f"The federation must have num-participating + num-future = {wanted} clients. Received {len(nodes)}. "
-                f"In simulation, `papfl run` sets it; by hand:\n  {flwr_command(self._settings)}"
+                f"The federation must have {wanted} clients (num-participating"
+                f"{' + num-future' if settings.require_future else ''}). Received {count}. "
+                f"In simulation, `papfl run` sets it; by hand:\n  {flwr_command(settings)}"
             )
-        return nodes
 
 
 def _describe(reply: Message) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from server_app.checkpoint import sync_folder
+from common.files import sync_folder
 
 
 class Journal:

@@ -67,7 +67,7 @@ class Receiver:
         self, replies: Replies, client: int, round: int, k: int, noise: float, channel: Channel, request: bytes
     ) -> np.ndarray | None:
         run = self._rules.settings.name
-        digest = event_digest(self._rules.settings, client, round, noise, request)
+        digest = event_digest(self._rules.settings, client, round, noise, self.public_key, request)
         try:
             if replies.accepted[client].config_records[REPLY]["partition-id"] != client:
                 raise ChannelError("reply names another partition-id than the client's")

@@ -11,8 +11,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from common.files import write_atomically
 from common.settings import Settings
-from server_app.checkpoint import write_atomically
 
 
 class RunFolder:

@@ -68,7 +68,8 @@ class PersonalizedStrategy(Strategy):
         last = self._recovered.round
         if last == BEFORE_CONTEXTS:
             last = 0
-            release_contexts(self.state, self._federation, self._receiver, self._recovered.lost.get(0, frozenset()))
+            lost_contexts = self._recovered.lost.get(0, frozenset())
+            release_contexts(self.state, self._federation, self._receiver, self.hellos, lost_contexts)
             self.state.checkpoint(last)
         self.summary()
         for round in range(last + 1, self.settings.num_rounds + 1):

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import save
 
 from common.data.splits import is_future
+from common.files import write_atomically
 from common.numerics import describe
 from common.privacy.report import privacy_report
 from server_app import geometry, metrics
-from server_app.checkpoint import write_atomically
 from server_app.state import ServerState
 
 
@@ -21,9 +21,8 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     folder, settings = state.folder, state.settings
     rows = folder.read_metrics()
     privacy = privacy_report(state.ledger, settings)
-    folder.write_json("ledger.json", [event.to_json() for event in state.ledger.events])
-    generator = _generator_bytes(state)
-    write_atomically(folder.path / "generator.safetensors", generator)
+    write_ledger(state)
+    generator = write_generator(state)
     final = rows[-1]
     plan = state.rules.plan
     rates = [row["bits_per_coordinate"] for row in rows if "bits_per_coordinate" in row]
@@ -67,6 +66,18 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.
     folder.server_key.unlink(missing_ok=True)
     return summary
+
+
+def write_ledger(state: ServerState) -> None:
+    """ledger.json: every release that the server has asked for."""
+    state.folder.write_json("ledger.json", [event.to_json() for event in state.ledger.events])
+
+
+def write_generator(state: ServerState) -> bytes:
+    """generator.safetensors; returns its bytes."""
+    generator = _generator_bytes(state)
+    write_atomically(state.folder.path / "generator.safetensors", generator)
+    return generator
 
 
 def _references(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ For unit tests and sweeps: 0.0006 s of overhead a round. Results are bit-identic
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -18,9 +18,20 @@ from common.settings import Settings
 
 
 class InProcessGrid(Grid):
-    """All clients of a run in this process, each with its own `Context`."""
+    """All clients of a run in this process, each with its own `Context`.
 
-    def __init__(self, client_app: ClientApp, settings: Settings, num_nodes: int | None = None) -> None:
+    Args:
+        num_nodes: how many are connected; default: all of the settings.
+        node_configs: keys of a node's own configuration beside its number, by client.
+    """
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        settings: Settings,
+        num_nodes: int | None = None,
+        node_configs: Mapping[int, Mapping[str, str | int | float | bool]] | None = None,
+    ) -> None:
         # Messages carry the identity of the task that made them; outside Flower's processes there is none.
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         self._app = client_app
@@ -30,7 +41,7 @@ class InProcessGrid(Grid):
             1000 + 7 * client: Context(
                 run_id=1,
                 node_id=1000 + 7 * client,
-                node_config={"partition-id": client, "num-partitions": count},
+                node_config={"partition-id": client, "num-partitions": count, **(node_configs or {}).get(client, {})},
                 state=RecordDict(),
                 run_config=settings.to_config(),
             )

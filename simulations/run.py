@@ -11,10 +11,11 @@ from typing import Any
 
 from common.command import federation_config
 from common.data.cache import require_cached
+from common.flower import SuperLinkError
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.results import RunFolder
-from simulations.superlink import LocalSuperLink, SuperLinkError
+from simulations.superlink import LocalSuperLink
 
 _POLL_SECONDS = 0.5
 _STATUS_SECONDS = 30.0
@@ -42,6 +43,10 @@ def check(settings: Settings) -> None:
         DataError: the data set is not in the cache.
     """
     make_rules(settings)
+    if settings.dataset == "own":
+        raise ValueError(
+            "dataset must be mnist or cifar10 in simulation; own records live in nodes (papfl deploy). Received 'own'."
+        )
     require_cached(settings.dataset, Path(settings.data_dir).expanduser())
     RunFolder(settings).check(resume=settings.resume)
 
@@ -56,7 +61,7 @@ def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
     folder = RunFolder(settings)
     folder.failure.unlink(missing_ok=True)
     with LocalSuperLink() as superlink:
-        run_id = superlink.submit(app_directory(), settings.to_config(), federation_config(settings, gpus))
+        run_id = superlink.flwr.submit(app_directory(), settings.to_config(), federation_config(settings, gpus))
         rows = _Tail(folder.metrics)
         next_status = time.monotonic() + _STATUS_SECONDS
         while True:
@@ -64,7 +69,7 @@ def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
             ended = folder.summary.exists() or folder.failure.exists() or not superlink.alive()
             if ended or time.monotonic() > next_status:
                 next_status = time.monotonic() + (1.0 if ended else _STATUS_SECONDS)
-                status, details = superlink.status(run_id) if superlink.alive() else ("SuperLink died", "")
+                status, details = superlink.flwr.status(run_id) if superlink.alive() else ("SuperLink died", "")
                 if status == "finished:completed" and folder.summary.exists():
                     yield from rows.new()
                     return

@@ -6,28 +6,18 @@ A stale SuperLink on Flower's default port would be reused silently, with anothe
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from common.numerics import pin_environment
+from common.flower import FlowerCli, SuperLinkError, environment, free_port, listening
 
-_CONNECTION = "papfl"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
-
-
-class SuperLinkError(RuntimeError):
-    """Flower's own processes failed; the message ends with the last lines of their log."""
 
 
 class LocalSuperLink:
@@ -35,32 +25,19 @@ class LocalSuperLink:
 
     Attributes:
         home: FLWR_HOME of everything started here; holds the log.
+        flwr: Flower's commands against it.
     """
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="papfl-flwr-", ignore_cleanup_errors=True)
         self.home = Path(self._directory.name)
         self._log = self.home / "superlink.log"
-        self._port = _free_port()
-        pin_environment()  # inherited by the ServerApp and the Ray workers
-        self._environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-            "FLWR_HOME": str(self.home),
-            # Without this every run builds a second environment of several gigabytes.
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "PYTHONUNBUFFERED": "1",
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        }
+        self._port = free_port()
+        self._environment = environment(self.home)
+        self.flwr = FlowerCli(self.home, f"127.0.0.1:{self._port}")
         self._process: subprocess.Popen[bytes]
 
     def __enter__(self) -> LocalSuperLink:
-        (self.home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\n'
-            f'address = "127.0.0.1:{self._port}"\ninsecure = true\n'
-        )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -78,7 +55,7 @@ class LocalSuperLink:
 
     def _wait_until_listening(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not _listening(self._port):
+        while not listening(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SuperLinkError(f"flower-superlink did not start:\n{self.log_tail()}")
             time.sleep(0.1)
@@ -107,52 +84,8 @@ class LocalSuperLink:
         """True while the SuperLink runs."""
         return self._process.poll() is None
 
-    def submit(self, app: Path, run_config: Mapping[str, Any], federation_config: str) -> int:
-        """`flwr run`; returns the run id.
-
-        Raises:
-            SuperLinkError: Flower refused the app or its configuration.
-        """
-        values = " ".join(f"{key}={json.dumps(value)}" for key, value in run_config.items())
-        answer = self._flwr(
-            "run", str(app), _CONNECTION, "--format", "json",
-            "--federation-config", federation_config, "--run-config", values,
-        )  # fmt: skip
-        if not answer.get("success") or "run-id" not in answer:
-            raise SuperLinkError(f"flwr run failed: {answer.get('error-message', answer)}")
-        return int(answer["run-id"])
-
-    def status(self, run_id: int) -> tuple[str, str]:
-        """(status, details) of a run; `finished:completed` is the only good end. `flwr run` itself returns 0."""
-        answer = self._flwr("list", _CONNECTION, "--run-id", str(run_id), "--format", "json")
-        run = answer["runs"][0]
-        return str(run["status"]), str(run.get("status-details") or "")
-
     def log_tail(self, lines: int = 25) -> str:
         """The end of the log of SuperLink, ServerApp and simulation."""
         if not self._log.exists():
             return ""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _flwr(self, *arguments: str) -> dict[str, Any]:
-        result = subprocess.run(
-            ["flwr", *arguments], env=self._environment, cwd=self.home, capture_output=True, text=True, check=False
-        )
-        try:
-            answer: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{") :])
-        except ValueError:
-            raise SuperLinkError(f"flwr {arguments[0]} failed:\n{result.stdout}{result.stderr}") from None
-        return answer
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -21,7 +21,8 @@ class DatasetSpec:
     Attributes:
         image_shape: (channels, height, width) as the model sees it.
         mean, stddev: public constants per channel for `input-scaling = standardized`, from the literature.
-        arrays: train images and labels, test images and labels; images are stored height x width [x channels].
+        arrays: train images and labels, test images and labels; images are stored height x width [x channels]. Empty for
+            records that no one but their holders has.
     """
 
     name: str
@@ -29,7 +30,7 @@ class DatasetSpec:
     num_classes: int
     mean: tuple[float, ...]
     stddev: tuple[float, ...]
-    arrays: tuple[ArraySpec, ArraySpec, ArraySpec, ArraySpec]
+    arrays: tuple[ArraySpec, ...]
 
 
 DATASETS = {

@@ -1,10 +1,14 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from flwr.app import RecordDict
 
 from client_app.client import PersonalClient
 from client_app.ledger import StateLedger
+from client_app.node import Node
 from client_app.policy import Policy
+from client_app.sources import Place
 from client_app.workspace import workspace
 from common import keys
 from common.channel import ChannelEvent, DirectGaussian, make_channel
@@ -12,6 +16,7 @@ from common.channel.channel_pb2 import Release
 from common.data.splits import split
 from common.keys import deterministic_event_keys, shared_event_keys
 from common.protocol import Refusal, RequestRefused, event_digest
+from common.settings import Settings
 
 SERVER = keys.new_private_key()
 
@@ -21,7 +26,7 @@ class Party:
 
     def __init__(self, settings, client=0, policy=None):
         self.settings, self.id = settings, client
-        self.space = workspace(settings)
+        self.space = workspace(settings, Place(Path(settings.data_dir)))
         self.state, self.private, self.policy = RecordDict(), keys.new_private_key(), policy
         self.rounds = [t for t in range(1, settings.num_rounds + 1) if client in self.space.rules.schedule.clients(t)]
 
@@ -78,7 +83,8 @@ def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channe
     coefficients = np.zeros(512, np.float32)
     _, count, metrics = party.ask(round, coefficients)
     noise = party.space.rules.plan.noise_stddev
-    digest = event_digest(party.settings, 0, round, noise, coefficients.tobytes())
+    server = keys.public_key(SERVER)
+    digest = event_digest(party.settings, 0, round, noise, server, coefficients.tobytes())
     shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest)
     decoded = make_channel(party.settings).decode(
         metrics["payload"], ChannelEvent(party.settings.name, round, 0, 512, noise), shared
@@ -189,7 +195,7 @@ def test_diagnostics_off_shares_nothing_noiseless(tiny):
 
 
 def test_the_data_holder_and_not_the_run_decides_on_diagnostics(tiny):
-    party = Party(tiny(num_rounds=12), policy=Policy.from_node({"state-dir": "/state"}))
+    party = Party(tiny(num_rounds=12), policy=node_policy({"state-dir": "/state", "allow-deterministic": True}))
     assert set(party.client.hello()) == {"partition-id", "num-records", "num-events", "public-key"}
     assert set(party.ask(party.rounds[0])[2]) == {"payload", "partition-id"}
     assert refusal(party.client.evaluate, [np.zeros(512, np.float32)], {}) == Refusal.DIAGNOSTICS
@@ -203,16 +209,61 @@ def test_a_budget_cannot_be_talked_away_by_the_runs_settings(tiny, changes):
 
 
 @pytest.mark.parametrize(
-    "node", [{"epsilon-budget": 0.0}, {"epsilon-budget": "8"}, {"max-delta": 1.0}, {"diagnostics": "on"}]
+    "node",
+    [
+        {"max-epsilon": 0.0, "state-dir": "/s"},
+        {"max-epsilon": "8", "state-dir": "/s"},
+        {"max-delta": 1.0},
+        {"diagnostics": "on"},
+        {"allow-deterministic": "yes"},
+        {"max-epsilo": 8.0, "state-dir": "/s"},
+        {"partition-id": -1},
+        {"partition-id": "0"},
+    ],
 )
 def test_bad_node_configuration_is_refused_by_name(node):
     with pytest.raises(ValueError, match=next(iter(node))):
-        Policy.from_node(node)
+        node_policy(node)
+
+
+@pytest.mark.parametrize("node", [{"max-epsilon": 8.0}, {"data": "/data.npz"}])
+def test_a_budget_or_own_records_need_a_ledger_that_outlives_the_run(node):
+    with pytest.raises(ValueError, match="state-dir"):
+        node_policy(node)
+
+
+def test_a_node_must_say_who_it_is():
+    with pytest.raises(ValueError, match="partition-id"):
+        Node.from_config({}, Settings())
+
+
+def test_a_deployed_node_serves_no_run_with_public_noise_unless_it_says_so(tiny):
+    party = Party(tiny(num_rounds=12), policy=node_policy({"state-dir": "/state"}))
+    assert refusal(party.ask, party.rounds[0]) == Refusal.BUDGET
+    assert refusal(party.ask_context) == Refusal.BUDGET
+    assert party.events == []
+
+
+def test_another_server_of_the_same_name_gets_no_old_bytes(tiny):
+    """a_1 is zero for everyone: only the server's key tells a second run of this name from a repetition."""
+    party = Party(tiny(num_rounds=12, deterministic=False))
+    party.ask(party.rounds[0])
+    other = keys.public_key(keys.new_private_key())
+    assert refusal(party.ask, party.rounds[0], **{"public-key": other}) == Refusal.REPEATED
+    for useless in (b"", bytes(32), "text"):
+        assert refusal(party.ask, party.rounds[1], **{"public-key": useless}) == Refusal.REQUEST
+    assert len(party.events) == 1
+
+
+def node_policy(config):
+    return Node.from_config({"partition-id": 0, **config}, Settings()).policy
 
 
 def test_runs_of_one_name_with_other_settings_share_no_key(tiny):
     """Same name, same round, same a_i, same σ: another seed must still give another event."""
-    digests = {event_digest(tiny(run_name="same", seed=seed, noise_stddev=0.01), 0, 1, 0.01, b"") for seed in (0, 1)}
+    digests = {
+        event_digest(tiny(run_name="same", seed=seed, noise_stddev=0.01), 0, 1, 0.01, b"key", b"") for seed in (0, 1)
+    }
     assert len(digests) == 2
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from common.flower import SuperLinkError
 from server_app.results import RunFolder
 from simulations.run import run_in_process, run_on_ray
-from simulations.superlink import LocalSuperLink, SuperLinkError
+from simulations.superlink import LocalSuperLink
 
 pytestmark = pytest.mark.integration
 

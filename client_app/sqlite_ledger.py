@@ -1,0 +1,181 @@
+"""The durable ledger: one SQLite file in the client's state directory, for all runs on these records.
+
+Write-ahead log, flushed to disk (fsync) before a release is computed and again before its bytes leave. Deployment starts
+a process per message: a release is checked and spent in one exclusive transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from client_app.ledger import Check
+from common.files import sync_folder
+from common.privacy.events import GaussianRelease
+from common.protocol import Refusal, RequestRefused
+
+LEDGER = "ledger.sqlite"
+_BUSY_SECONDS = 60.0
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    round INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    event TEXT NOT NULL,
+    committed TEXT NOT NULL,
+    message BLOB,
+    UNIQUE (run, round)
+) STRICT
+"""
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be read or written, so nothing may be released; the message says how to go on."""
+
+
+class SqliteLedger:
+    """See `client_app.ledger.ReleaseLedger`.
+
+    Args:
+        path: the file; `create` makes it.
+
+    Raises:
+        LedgerError: by every method, where the file is missing, damaged, foreign, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def create(self) -> None:
+        """Make an empty ledger, unless there is one. It appears whole, so a file without a table is never a new one."""
+        if self._path.exists():
+            return
+        temporary = self._path.with_name(f".{self._path.name}-{uuid.uuid4().hex}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(temporary, isolation_level=None)
+            database.execute(_SCHEMA)
+            database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+            database.close()
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(temporary, self._path)
+            sync_folder(self._path.parent)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(self._advice(error)) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def events(self) -> list[GaussianRelease]:
+        """See `ReleaseLedger.events`."""
+        return [event for _, event in self.rows()]
+
+    def rows(self) -> list[tuple[str, GaussianRelease]]:
+        """(run, event) of everything spent, in order."""
+        with self._open() as database:
+            return _rows(database)
+
+    def stored(self, run: str, digest: str, round: int) -> bytes | None:
+        """See `ReleaseLedger.stored`."""
+        with self._open() as database:
+            found = database.execute(
+                "SELECT digest, message FROM releases WHERE run = ? AND round = ?", (run, round)
+            ).fetchone()
+        if found is None:
+            return None
+        if found[0] != digest:
+            raise RequestRefused(Refusal.REPEATED, f"round {round} of {run} was spent with another request")
+        if found[1] is None:
+            raise RequestRefused(Refusal.REPEATED, f"round {round} of {run} was spent and its message is gone")
+        return bytes(found[1])
+
+    def commit(self, run: str, digest: str, event: GaussianRelease, check: Check) -> None:
+        """See `ReleaseLedger.commit`."""
+        with self._open() as database, _exclusive(database):
+            rows = _rows(database)
+            if any(name == run and spent.round == event.round for name, spent in rows):
+                raise RequestRefused(Refusal.REPEATED, f"round {event.round} of {run} was spent")
+            check([*(spent for name, spent in rows if name == run), event], [*(spent for _, spent in rows), event])
+            database.execute(
+                "INSERT INTO releases (run, round, digest, event, committed) VALUES (?, ?, ?, ?, ?)",
+                (
+                    run,
+                    event.round,
+                    digest,
+                    json.dumps(event.to_json()),
+                    datetime.now(UTC).isoformat(timespec="seconds"),
+                ),
+            )
+
+    def finish(self, digest: str, message: bytes) -> None:
+        """See `ReleaseLedger.finish`."""
+        with self._open() as database, _exclusive(database):
+            changed = database.execute(
+                "UPDATE releases SET message = ? WHERE digest = ? AND message IS NULL", (message, digest)
+            ).rowcount
+            if changed != 1:
+                raise ValueError(f"only a committed event without bytes can be finished. Received {digest}.")
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            # Mode rw: a ledger that has gone is an error, never a new one.
+            name = f"{self._path.resolve().as_uri()}?mode=rw"
+            database = sqlite3.connect(name, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(self._advice(error)) from error
+        try:
+            _prepare(database)
+            yield database
+        except sqlite3.Error as error:
+            raise LedgerError(self._advice(error)) from error
+        finally:
+            database.close()
+
+    def _advice(self, error: Exception) -> str:
+        return (
+            f"The ledger {self._path} cannot be used ({error}), so nothing is released. Full disk: make room, then ask "
+            "again. Damage: restore the newest back-up and add what was released since from the servers' ledger.json; "
+            "without a back-up, these records' budget counts as spent."
+        )
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Durability of this connection; refuses what is not a ledger of this format."""
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    problem = database.execute("PRAGMA quick_check").fetchone()[0]
+    if problem != "ok":
+        raise sqlite3.DatabaseError(problem)
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version != _SCHEMA_VERSION:
+        raise sqlite3.DatabaseError(f"format {version}, this papfl knows {_SCHEMA_VERSION}")
+
+
+@contextmanager
+def _exclusive(database: sqlite3.Connection) -> Iterator[None]:
+    """One transaction that no other process can interleave with; undone by any exception."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def _rows(database: sqlite3.Connection) -> list[tuple[str, GaussianRelease]]:
+    found = database.execute("SELECT run, event FROM releases ORDER BY id").fetchall()
+    try:
+        return [(run, GaussianRelease.from_json(json.loads(event))) for run, event in found]
+    except (ValueError, KeyError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"a release cannot be read: {error}") from error

@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from client_app.manifest import frozen_records
+from common.data.cache import DataError
+from common.data.catalog import DatasetSpec
+from common.data.own import list_classes, list_records, read_records
+
+SPEC = DatasetSpec("own", (1, 16, 16), 3, (0.5,), (0.5,), ())
+COLOR = DatasetSpec("own", (3, 16, 20), 2, (0.5,) * 3, (0.5,) * 3, ())
+
+
+def npz(tmp_path, x, y, **more):
+    path = tmp_path / "records.npz"
+    np.savez(path, x=x, y=y, **more)
+    return path
+
+
+def read(path, spec=SPEC):
+    return read_records(path, spec, list_records(path), list_classes(path, spec))
+
+
+@pytest.mark.parametrize("shape", [(5, 16, 16), (5, 1, 16, 16), (5, 16, 16, 1)])
+def test_npz_in_any_usual_layout(tmp_path, shape):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    records = read(npz(tmp_path, pixels, np.arange(5) % 3))
+    assert records.images.shape == (5, 1, 16, 16)
+    assert np.allclose(records.images.ravel(), pixels.ravel() / 255)
+    assert records.labels.tolist() == [0, 1, 2, 0, 1]
+
+
+def test_npz_of_floats_is_taken_as_it_is(tmp_path):
+    x = np.random.default_rng(0).random((4, 3, 16, 20))
+    assert np.allclose(read(npz(tmp_path, x, np.array([0, 1, 1, 0], np.uint8)), COLOR).images, x)
+
+
+GOOD = np.zeros((4, 16, 16), np.float32)
+LABELS = np.array([0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "named"),
+    [
+        (GOOD[:, :15], LABELS, r"x must have shape"),
+        (GOOD[:0], LABELS[:0], r"x must have shape"),
+        (GOOD.astype(np.int32), LABELS, r"x must be uint8"),
+        (GOOD + 1.5, LABELS, r"x must be in \[0, 1\]. 4 of 4"),
+        (np.where(np.arange(4)[:, None, None] == 2, np.nan, GOOD), LABELS, r"position 2"),
+        (GOOD, np.array([0, 1, 3, 0]), r"y must be from 0 to 2.*is 3 at position 2"),
+        (GOOD, np.array([0, -1, 1, 0]), r"y must be from 0 to 2"),
+        (GOOD, LABELS.astype(float), r"y must be 4 integers"),
+        (GOOD, LABELS[:3], r"y must be 4 integers"),
+    ],
+)
+def test_bad_arrays_are_refused_by_name(tmp_path, x, y, named):
+    with pytest.raises(DataError, match=named):
+        read(npz(tmp_path, x, y))
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 truncated")
+    np.savez(tmp_path / "names.npz", images=GOOD, labels=LABELS)
+    np.savez(tmp_path / "objects.npz", x=np.array([object()]), y=LABELS)
+    for name, named in (("bad.npz", "cannot be read"), ("names.npz", "x and y"), ("objects.npz", "cannot be read")):
+        with pytest.raises(DataError, match=named):
+            read(tmp_path / name)
+    with pytest.raises(DataError, match=r"\.npz file or a folder"):
+        read(tmp_path / "nothing")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Two records of class b, one of a, one of c: gray images of constant brightness."""
+    root = tmp_path / "tree"
+    for name, value in (("b/1.png", 10), ("b/2.png", 20), ("a/9.png", 30), ("c/0.png", 40)):
+        picture(root / name, value)
+    return root
+
+
+def picture(path, value, size=(16, 16)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", size, value).save(path)
+
+
+def values(records):
+    return [round(255 * float(image.mean())) for image in records.images]
+
+
+def test_image_folder(tree):
+    records = read(tree)
+    assert records.names == ("a/9.png", "b/1.png", "b/2.png", "c/0.png")
+    assert values(records) == [30, 10, 20, 40]
+    assert records.labels.tolist() == [0, 1, 1, 2]
+
+
+def test_numbered_class_folders_need_not_be_complete(tmp_path):
+    """Two holders with different classes must agree on the labels."""
+    picture(tmp_path / "t" / "2" / "x.png", 5)
+    assert read(tmp_path / "t").labels.tolist() == [2]
+    picture(tmp_path / "u" / "malign" / "x.png", 5)
+    with pytest.raises(DataError, match="class folders named 0 to 2, or exactly num-classes"):
+        read(tmp_path / "u")
+
+
+def test_bad_images_are_refused_by_name(tree):
+    (tree / "b" / "2.png").write_bytes(b"\x89PNG no")
+    with pytest.raises(DataError, match=r"2\.png cannot be read"):
+        read(tree)
+    picture(tree / "b" / "2.png", 1, size=(17, 16))
+    with pytest.raises(DataError, match="16 x 16"):
+        read(tree)
+
+
+def test_order_is_frozen_and_a_replaced_file_keeps_its_position(tree, tmp_path):
+    state = tmp_path / "state"
+    frozen_records(tree, SPEC, state)
+    picture(tree / "b" / "1.png", 99)
+    assert values(frozen_records(tree, SPEC, state)) == [30, 99, 20, 40]
+
+
+@pytest.mark.parametrize("change", ["added", "gone"])
+def test_added_or_removed_records_need_a_new_manifest(tree, tmp_path, change):
+    state = tmp_path / "state"
+    frozen_records(tree, SPEC, state)
+    if change == "added":
+        picture(tree / "a" / "0.png", 1)  # sorts before the others: would move them all
+    else:
+        (tree / "a" / "9.png").unlink()
+    with pytest.raises(DataError, match=f"1 {change}.*manifest"):
+        frozen_records(tree, SPEC, state)
+    (state / "manifest.json").unlink()
+    assert len(frozen_records(tree, SPEC, state).labels) == (5 if change == "added" else 3)
+
+
+def test_npz_of_another_length_needs_a_new_manifest(tmp_path):
+    state = tmp_path / "state"
+    frozen_records(npz(tmp_path, GOOD, LABELS), SPEC, state)
+    frozen_records(npz(tmp_path, GOOD + 0.5, LABELS), SPEC, state)
+    with pytest.raises(DataError, match="3 records instead of 4"):
+        frozen_records(npz(tmp_path, GOOD[:3], LABELS[:3]), SPEC, state)
+
+
+def test_a_damaged_manifest_is_not_replaced(tree, tmp_path):
+    state = tmp_path / "state"
+    frozen_records(tree, SPEC, state)
+    (state / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"manifest\.json is damaged"):
+        frozen_records(tree, SPEC, state)
