@@ -1,18 +1,41 @@
-# papfl with everything it needs, for any machine with Docker. Base: any Python 3.11 image.
+# One image for every process of a deployment, and for one simulation in a container. Base: any Python 3.11 image.
+FROM python:3.11-slim AS build
+# The CPU build: nodes need no CUDA, which is gigabytes. Another build: --build-arg TORCH="torch torchvision".
+ARG TORCH="torch torchvision --index-url https://download.pytorch.org/whl/cpu"
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python3 -m venv /opt/venv
+WORKDIR /app
+# Wheels to install from beside the index, if there are any (TORCH may name one: /wheels/...).
+COPY README.md wheel[s] /wheels/
+COPY pyproject.toml README.md LICENSE ./
+# Dependencies first: they are rebuilt only when pyproject.toml changes. Packages may be empty until then.
+# A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
+RUN --mount=type=secret,id=ca \
+    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    mkdir -p client_app common/basis common/channel/lrsuq common/data common/privacy deployment \
+        server_app/variants simulations/report && \
+    /opt/venv/bin/pip install ${TORCH} && \
+    /opt/venv/bin/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" > /tmp/torch && \
+    /opt/venv/bin/pip install --constraint /tmp/torch -e .
+
 FROM python:3.11-slim
+ENV PATH=/opt/venv/bin:$PATH \
+    PAPFL_CACHE_DIR=/opt/papfl \
+    HOME=/tmp FLWR_HOME=/tmp/flwr \
+    FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
+    PYTHONUNBUFFERED=1
+RUN groupadd --gid 10001 papfl && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home papfl && \
+    mkdir -p /data /state /results /database /deploy && chown papfl:papfl /data /state /results /database /deploy
+COPY --from=build /opt/venv /opt/venv
 WORKDIR /app
 COPY pyproject.toml README.md LICENSE ./
 COPY common common
 COPY client_app client_app
 COPY server_app server_app
 COPY simulations simulations
-# A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
-RUN --mount=type=secret,id=ca \
-    if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    pip install --no-cache-dir -e .
-ENV PAPFL_CACHE_DIR=/data \
-    FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \
-    FLWR_TELEMETRY_ENABLED=0 \
-    FLWR_DISABLE_UPDATE_CHECK=1
-VOLUME ["/data", "/runs"]
+COPY deployment deployment
+# Compiled once, here: a process per message must not compile. Bytecode too, since the code is read-only later.
+RUN python -c "import common; from common.channel.lrsuq import warm_up; warm_up()" && \
+    python -m compileall -q /app && chmod -R a+rX /opt/papfl
+USER papfl
 ENTRYPOINT ["papfl"]

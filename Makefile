@@ -9,7 +9,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
+.PHONY: docker-image docker-up docker-run docker-down test-docker run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
@@ -51,6 +51,37 @@ bench: install-bench warm-up
 # Tables and figures from the committed result files.
 results: install-bench
 	$(BIN)/papfl report --results docs/results --out docs/report
+
+# A deployment in containers (docs/deployment.md). DATA: a folder with the data sets, instead of a volume that is filled here.
+NODES ?= 4
+ROUNDS ?= 5
+DATASET ?= mnist
+RUN ?= run-$$(date +%Y%m%d-%H%M%S)
+COMPOSE = docker compose -f docker-compose.yml -f deploy/nodes.yml
+RUN_OPTIONS ?=
+
+docker-image:
+	DOCKER_BUILDKIT=1 docker build $(BUILD_OPTIONS) -t papfl .
+
+docker-up: docker-image
+	mkdir -p deploy
+	docker run --rm --user 0 -v $(CURDIR)/deploy:/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
+	$(if $(DATA),,$(COMPOSE) run --rm data $(DATASET))
+	$(COMPOSE) up -d
+
+# The last node never trains: it releases one context and gets a model.
+docker-run:
+	$(COMPOSE) run --rm control deploy run --folder /deploy --address superlink:8000 --out-dir /results --data-dir /data \
+		--dataset $(DATASET) --num-rounds $(ROUNDS) --run-name $(RUN) \
+		--num-participating $$(( $$(docker ps -q --filter name=supernode- | wc -l) - 1 )) --num-future 1 $(RUN_OPTIONS)
+
+# Containers and networks go; volumes (ledgers, keys, database) stay.
+docker-down:
+	$(COMPOSE) down
+
+# The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
+test-docker: install-dev
+	$(BIN)/python -m pytest -m docker -s
 
 # Compile the codec once, into the cache that all later processes share.
 warm-up:

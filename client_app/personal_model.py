@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
 from torch import nn
 
 from common.data.records import standardization
@@ -29,6 +28,8 @@ def write_model(folder: Path, tensors: dict[str, torch.Tensor], facts: dict[str,
     Args:
         facts: entries of the metadata beside those that the settings decide.
     """
+    from safetensors.torch import save  # half a second, in a process that mostly does other things
+
     spec = spec_of(settings)
     shift, scale = standardization(spec, settings.input_scaling)
     data = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, {"run": settings.name})
@@ -58,6 +59,8 @@ def load_model(folder: Path) -> nn.Module:
     Raises:
         ValueError: the two files don't belong together.
     """
+    from safetensors.torch import load_file
+
     metadata = json.loads((folder / "model.json").read_text())
     path = folder / "model.safetensors"
     found = hashlib.sha256(path.read_bytes()).hexdigest()

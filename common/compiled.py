@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from functools import cache
@@ -18,9 +19,14 @@ from pathlib import Path
 from types import ModuleType
 
 
+def wanted_folder() -> Path:
+    """Below `PAPFL_CACHE_DIR`, or ~/.cache/papfl."""
+    return Path(os.environ.get("PAPFL_CACHE_DIR", "~/.cache/papfl")).expanduser() / "kernels"
+
+
 def cache_folder() -> Path:
-    """`PAPFL_CACHE_DIR`, or ~/.cache/papfl; a folder in the temporary directory where that cannot be written."""
-    wanted = Path(os.environ.get("PAPFL_CACHE_DIR", "~/.cache/papfl")).expanduser() / "kernels"
+    """`wanted_folder`, or a folder in the temporary directory where that cannot be written."""
+    wanted = wanted_folder()
     try:
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):
@@ -49,6 +55,10 @@ def load_compiled(source_file: Path, *parts: Path) -> ModuleType:
     folder = cache_folder() / digest
     name = f"papfl_{source_file.stem}_{digest}"
     path = folder / f"{name}.py"
+    warmed = wanted_folder() / digest
+    if not path.exists() and warmed != folder and warmed.is_dir():
+        # A read-only image with a warm cache: Numba wants to write beside what it reads, so work on a copy.
+        shutil.copytree(warmed, folder, dirs_exist_ok=True)
     if not path.exists():
         folder.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:

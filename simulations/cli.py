@@ -1,4 +1,4 @@
-"""`papfl`: run, fetch data, explain settings."""
+"""`papfl`: run, sweep, report, deploy, personalize, fetch data, explain settings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from common.data.catalog import DATASETS
 from common.data.sources import fetch, import_file
 from common.presets import PRESETS
 from common.settings import AUTO, Settings
+from deployment.commands import add_commands
 from simulations.experiments import EXPERIMENTS, grid
 
 
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_report(commands)
     _add_data(commands)
     _add_settings(commands)
+    add_commands(commands, _add_setting_options, _settings)
     options = parser.parse_args(arguments)
     # A terminated command must end what it started: SuperLink, ServerApp, Ray.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -51,12 +53,16 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--client-gpus", type=float, default=0.0, help="GPU fraction of one virtual client (ray)")
     run.add_argument("--references", action="store_true", help="also run the rows without noise and without federation")
     run.add_argument("--print-command", action="store_true", help="print the plain `flwr run` line and stop")
-    group = run.add_argument_group("settings (papfl settings explains them)")
+    _add_setting_options(run)
+    run.set_defaults(handler=_run)
+
+
+def _add_setting_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings (papfl settings explains them)")
     for spec in dataclasses.fields(Settings):
         group.add_argument(
             f"--{spec.name.replace('_', '-')}", type=_parser(spec), metavar="VALUE", help=argparse.SUPPRESS
         )
-    run.set_defaults(handler=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -62,7 +62,7 @@ def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
     folder.failure.unlink(missing_ok=True)
     with LocalSuperLink() as superlink:
         run_id = superlink.flwr.submit(app_directory(), settings.to_config(), federation_config(settings, gpus))
-        rows = _Tail(folder.metrics)
+        rows = Tail(folder.metrics)
         next_status = time.monotonic() + _STATUS_SECONDS
         while True:
             yield from rows.new()
@@ -94,7 +94,7 @@ def run_in_process(settings: Settings) -> Iterator[Row]:
         except BaseException as error:
             failure.append(error)
 
-    rows = _Tail(RunFolder(settings).metrics)
+    rows = Tail(RunFolder(settings).metrics)
     worker = threading.Thread(target=target, daemon=True)
     worker.start()
     while worker.is_alive():
@@ -104,7 +104,7 @@ def run_in_process(settings: Settings) -> Iterator[Row]:
         raise failure[0]
 
 
-class _Tail:
+class Tail:
     """New whole lines of a growing JSON-lines file."""
 
     def __init__(self, path: Path) -> None:

@@ -11,9 +11,6 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-
 from common.privacy.events import GaussianRelease
 from common.validation import number
 
@@ -74,6 +71,8 @@ class GdpAccountant:
             return 0.0
         if rho == math.inf:
             return 1.0
+        from scipy.special import log_ndtr  # SciPy is a second of start-up, which only exact accounting needs
+
         mu = math.sqrt(2.0 * rho)
         first = log_ndtr(-epsilon / mu + mu / 2.0)
         second = epsilon + log_ndtr(-epsilon / mu - mu / 2.0)
@@ -86,12 +85,16 @@ class GdpAccountant:
             return math.inf
         if self.delta(rho, 0.0) <= delta:
             return 0.0
+        from scipy.optimize import brentq
+
         high = RdpAccountant().epsilon(rho, delta)  # never below the exact value
         return float(brentq(lambda epsilon: self.delta(rho, epsilon) - delta, 0.0, high, xtol=1e-12, rtol=1e-14))
 
     def rho(self, epsilon: float, delta: float) -> float:
         """See `Accountant.rho`."""
         epsilon, delta = number("epsilon", epsilon, above=0.0), _check_delta(delta)
+        from scipy.optimize import brentq
+
         low = RdpAccountant().rho(epsilon, delta)
         high = 2.0 * low
         while self.delta(high, epsilon) < delta:

@@ -76,4 +76,4 @@ def test_run_that_fails_returns_non_zero_and_shows_the_cause(tiny, tmp_path):
 
 def test_superlink_that_cannot_run_the_app_says_so(tmp_path):
     with LocalSuperLink() as superlink, pytest.raises(SuperLinkError, match="flwr run failed"):
-        superlink.submit(tmp_path, {}, "num-supernodes=2")
+        superlink.flwr.submit(tmp_path, {}, "num-supernodes=2")

@@ -1,0 +1,1 @@
+"""Real federations: keys and certificates, processes on one machine, compose files, and what an operator runs."""

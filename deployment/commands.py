@@ -1,0 +1,226 @@
+"""`papfl deploy …`, `papfl personalize`, `papfl ledger show`: what operators and data holders run."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from common.settings import Settings
+
+Parse = Callable[[argparse.Namespace], Settings]
+DEFAULT_FOLDER = Path("deploy")
+
+
+def add_commands(commands: Any, add_settings: Callable[[Any], None], parse: Parse) -> None:
+    """Register the commands with `papfl`.
+
+    Args:
+        add_settings: adds every setting as an option; parse: settings from such options.
+    """
+    deploy = commands.add_parser("deploy", help="real federations: keys, processes, runs").add_subparsers(required=True)
+    _add_init(deploy)
+    _add_register(deploy)
+    _add_local(deploy, add_settings, parse)
+    _add_run(deploy, add_settings, parse)
+    _add_personalize(commands)
+    _add_ledger(commands)
+
+
+def _folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="the deployment's folder (default: deploy)")
+
+
+def _superlink(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--address", default="localhost:8000", help="host:port of the SuperLink")
+    parser.add_argument("--ca", type=Path, help="its certificate authority (default: the deployment's)")
+
+
+def _add_init(deploy: Any) -> None:
+    init = deploy.add_parser("init", help="make certificates, node keys and compose services; overwrites nothing")
+    _folder(init)
+    init.add_argument("--nodes", type=int, required=True)
+    init.add_argument("--name", action="append", default=[], help="further name or address of the SuperLink")
+    init.add_argument("--owner", type=int, help="give the files to this user id: that of the containers")
+    init.set_defaults(handler=_init)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from deployment.compose import write_services
+    from deployment.layout import Layout
+    from deployment.pki import initialise
+
+    if options.nodes < 1:
+        raise ValueError(f"--nodes must be an integer >= 1. Received {options.nodes}.")
+    layout = Layout(options.folder)
+    made = initialise(layout, nodes=options.nodes, names=options.name)
+    layout.results.mkdir(exist_ok=True)
+    write_services(layout, options.nodes)
+    if options.owner is not None:
+        for path in [layout.root, *layout.root.rglob("*")]:
+            if layout.local not in path.parents:
+                os.chown(path, options.owner, options.owner)
+    for path in made:
+        print(f"made {path}")
+    print(f"{layout.root}: {options.nodes} nodes")
+    return 0
+
+
+def _add_register(deploy: Any) -> None:
+    register = deploy.add_parser("register", help="admit the node keys of the folder at the SuperLink")
+    _folder(register)
+    _superlink(register)
+    register.set_defaults(handler=_register)
+
+
+def _register(options: argparse.Namespace) -> int:
+    from deployment.layout import Layout
+    from deployment.local import register
+
+    layout = Layout(options.folder)
+    flwr = _cli(options)
+    for node in layout.nodes():
+        register(flwr, layout.node_key(node).with_suffix(".pub"))
+        print(f"node {node}: registered")
+    return 0
+
+
+def _cli(options: argparse.Namespace) -> Any:
+    from common.flower import FlowerCli
+    from deployment.layout import Layout
+
+    ca = (options.ca or Layout(options.folder).ca).resolve()
+    if not ca.is_file():
+        raise ValueError(f"--ca must be a certificate file (papfl deploy init makes one). Received {ca}.")
+    home = Path(os.environ.get("FLWR_HOME", "~/.papfl-flwr")).expanduser()
+    return FlowerCli(home, options.address, ca)
+
+
+def _add_local(deploy: Any, add_settings: Callable[[Any], None], parse: Parse) -> None:
+    local = deploy.add_parser("local", help="the processes of a deployment on this machine: start, run, stop")
+    _folder(local)
+    local.add_argument("--nodes", type=int, default=4)
+    local.add_argument("--rounds", type=int, default=5)
+    local.add_argument("--future", type=int, default=1, help="nodes, the last ones, that never train")
+    local.add_argument("--late", type=int, default=0, help="of these, nodes that join only after training")
+    local.add_argument("--personalize", action="store_true", help="afterwards, give every node its model")
+    add_settings(local)
+    local.set_defaults(handler=lambda options: _local(options, parse))
+
+
+def _local(options: argparse.Namespace, parse: Parse) -> int:
+    from deployment.layout import Layout
+    from deployment.session import run_locally
+    from simulations.display import show_progress, show_summary
+
+    if not 0 <= options.late <= options.future < options.nodes:
+        raise ValueError(
+            f"--late <= --future < --nodes must hold. Received {options.late}, {options.future}, {options.nodes}."
+        )
+    layout = Layout(options.folder)
+    options.num_participating, options.num_future = options.nodes - options.future, options.future
+    options.num_rounds = options.rounds
+    options.out_dir = options.out_dir or str(layout.local / "results")
+    settings = dataclasses.replace(parse(options), require_future=options.late == 0)
+    console = Console()
+    session = run_locally(layout, settings, late=options.late, personalize=options.personalize or options.late > 0)
+    show_progress(session.rows, settings, console)
+    show_summary(session.summary(), console)
+    for client, outcome in session.personalized().items():
+        console.print(f"node {client}: {outcome['status']}, epsilon {outcome['epsilon']:.4g}")
+    return 0
+
+
+def _add_run(deploy: Any, add_settings: Callable[[Any], None], parse: Parse) -> None:
+    run = deploy.add_parser("run", help="run on a SuperLink whose nodes are there, and show the true outcome")
+    _folder(run)
+    _superlink(run)
+    run.add_argument("--results", type=Path, help="out-dir as seen from here, if it isn't the ServerApp's")
+    add_settings(run)
+    run.set_defaults(handler=lambda options: _run(options, parse))
+
+
+def _run(options: argparse.Namespace, parse: Parse) -> int:
+    from common.rules import make_rules
+    from deployment.follow import follow, submit
+    from server_app.results import RunFolder
+    from simulations.display import show_progress, show_summary
+
+    settings = parse(options)
+    make_rules(settings)  # refuses what cannot run, before it is sent
+    results = (options.results or Path(settings.out_dir)).resolve()
+    folder = RunFolder(dataclasses.replace(settings, out_dir=str(results)))
+    folder.check(resume=settings.resume)
+    folder.failure.unlink(missing_ok=True)
+    console, flwr = Console(), _cli(options)
+    run_id = submit(flwr, settings)
+    show_progress(follow(flwr, settings, run_id, results=results), settings, console)
+    show_summary(json.loads(folder.summary.read_text()), console)
+    return 0
+
+
+def _add_personalize(commands: Any) -> None:
+    personalize = commands.add_parser(
+        "personalize", help="give every connected client of a finished run its model, those that joined since included"
+    )
+    personalize.add_argument("--run", required=True, help="name of the finished run")
+    personalize.add_argument("--results", type=Path, required=True, help="folder of run folders, as seen from here")
+    _folder(personalize)
+    _superlink(personalize)
+    personalize.set_defaults(handler=_personalize)
+
+
+def _personalize(options: argparse.Namespace) -> int:
+    from deployment.session import personalize_run
+
+    report = personalize_run(_cli(options), options.results.resolve(), options.run)
+    for client, outcome in report["clients"].items():
+        print(f"client {client}: {outcome['status']}, epsilon {outcome['epsilon']:.4g}")
+    for problem in report["problems"]:
+        print(f"not served: {problem}", file=sys.stderr)
+    return 0 if all(outcome["status"] == "delivered" for outcome in report["clients"].values()) else 1
+
+
+def _add_ledger(commands: Any) -> None:
+    ledger = commands.add_parser("ledger", help="what a client has spent").add_subparsers(required=True)
+    show = ledger.add_parser("show", help="every run on these records, what it released, and epsilon in all")
+    show.add_argument("path", type=Path, help="the node's state directory, or its ledger.sqlite")
+    show.add_argument("--delta", type=float, default=1e-5)
+    show.add_argument("--releases", action="store_true", help="list every single release")
+    show.set_defaults(handler=_show_ledger)
+
+
+def _show_ledger(options: argparse.Namespace) -> int:
+    from client_app.sqlite_ledger import LEDGER, SqliteLedger
+    from common.privacy.accountant import ACCOUNTANTS, worst_record_rho
+
+    path = options.path / LEDGER if options.path.is_dir() else options.path
+    rows = SqliteLedger(path).rows()
+    runs: dict[str, list[Any]] = {}
+    for run, event in rows:
+        runs.setdefault(run, []).append(event)
+
+    def cost(events: list[Any]) -> str:
+        rho = worst_record_rho(events)
+        return ", ".join(f"{name} {a.epsilon(rho, options.delta):.4g}" for name, a in ACCOUNTANTS.items())
+
+    width = max(40, shutil.get_terminal_size().columns)
+    for run, events in runs.items():
+        kinds = ", ".join(f"{sum(e.kind == kind for e in events)} {kind}" for kind in ("context", "gradient"))
+        noises = " ".join(f"{noise:.5g}" for noise in sorted({event.noise_stddev for event in events}))
+        print(f"{run}: {kinds}; sigma {noises}; epsilon at delta {options.delta:g}: {cost(events)}"[: 4 * width])
+        if options.releases:
+            for event in events:
+                print(
+                    f"  round {event.round} {event.kind}: sigma {event.noise_stddev:.6g}, sensitivity {event.sensitivity:.6g}, rho {event.rho:.6g}"
+                )
+    print(f"in all: {len(rows)} releases; epsilon at delta {options.delta:g}: {cost([event for _, event in rows])}")
+    return 0

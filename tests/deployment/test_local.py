@@ -1,0 +1,203 @@
+"""A real SuperLink with TLS and authentication and four real SuperNodes: parity, secrets, who gets in."""
+
+import base64
+import dataclasses
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from client_app.personal_model import load_model
+from client_app.sources import Place
+from client_app.sqlite_ledger import SqliteLedger
+from client_app.workspace import workspace
+from common.data.splits import batch, split
+from common.flower import environment, free_port
+from deployment.follow import follow, submit
+from deployment.layout import Layout
+from deployment.local import LocalFederation
+from deployment.pki import initialise
+from deployment.session import node_config, personalize_run
+from server_app.results import RunFolder
+from simulations.run import run_in_process
+
+pytestmark = pytest.mark.integration
+
+REFUSED = 305  # Flower's exit code of a SuperNode that is not admitted
+
+
+@pytest.fixture(scope="module")
+def federation(layout):
+    """SuperLink and executor for this module, with all of Flower's own log levels on."""
+    initialise(layout, nodes=6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLWR_LOG_LEVEL", "DEBUG")
+        with LocalFederation(layout) as made:
+            yield made
+
+
+def finish(federation, settings, seen=lambda: None):
+    run_id = submit(federation.flwr, settings)
+
+    def look_after():
+        federation.alive()
+        seen()
+
+    options = dict(results=Path(settings.out_dir), look_after=look_after, log_tail=federation.log_tail)
+    return list(follow(federation.flwr, settings, run_id, **options))
+
+
+def outcome(settings):
+    folder = RunFolder(settings)
+    rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
+    summary = json.loads(folder.summary.read_text())
+    return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
+
+
+def test_deployed_and_in_process_runs_are_bit_identical(federation, four, start_nodes, tmp_path):
+    """4 nodes x 5 rounds: ω, metrics and ledgers."""
+    deployed = four()
+    start_nodes(federation, deployed, range(4))
+    assert [row["round"] for row in finish(federation, deployed)] == [1, 2, 3, 4, 5]
+    here = four(out_dir=str(tmp_path))
+    assert len(list(run_in_process(here))) == 5
+    assert outcome(deployed) == outcome(here)
+
+
+def test_no_key_and_no_unnoised_value_is_anywhere_and_a_late_node_gets_its_model(federation, four, start_nodes, layout):
+    """A private LRSUQ run; then node 4 joins, and everything that was written is searched."""
+    settings = four(
+        run_name="private", deterministic=False, channel="lrsuq", num_rounds=2, num_future=2, require_future=False
+    )
+    server_keys = set()
+    key_file = RunFolder(settings).server_key
+
+    def remember():
+        if key_file.exists():
+            server_keys.add(key_file.read_bytes())
+
+    for node in list(federation.nodes):
+        federation.nodes.pop(node).stop()
+    start_nodes(federation, settings, range(4))
+    finish(federation, settings, remember)
+    start_nodes(federation, settings, [4])
+    deadline = time.monotonic() + 60
+    while "4" not in (report := personalize_run(federation.flwr, Path(settings.out_dir), "private"))["clients"]:
+        assert time.monotonic() < deadline, report
+    assert report["clients"]["4"] == {
+        "status": "delivered",
+        "joined_later": True,
+        "epsilon": pytest.approx(16, rel=0.9),
+    }
+    state = layout.local / "node-4" / "state"
+    assert [event.kind for _, event in SqliteLedger(state / "ledger.sqlite").rows()] == ["context"]
+    assert load_model(state / "models" / "private") is not None
+
+    assert len(server_keys) == 1
+    secrets = dict.fromkeys(server_keys, "server key")
+    for node in range(5):
+        secrets[(layout.local / f"node-{node}" / "state" / "client.key").read_bytes()] = f"key of node {node}"
+    secrets |= {value: name for name, value in unnoised(settings)}
+    assert len(secrets) == 1 + 5 + 5 + 2
+    needles = {
+        form: name
+        for value, name in secrets.items()
+        for form in (value[:32], value[:32].hex().encode(), base64.b64encode(value[:30]).rstrip(b"="))
+    }
+    searched = 0
+    for path in layout.local.rglob("*"):
+        if path.is_file() and path.name != "client.key":
+            content = path.read_bytes()
+            searched += len(content)
+            for needle, name in needles.items():
+                assert needle not in content, f"{name} in {path}"
+    assert searched > 1_000_000
+    # The search itself works: the keys are found where they must be.
+    assert any(needle in (layout.local / "node-0" / "state" / "client.key").read_bytes() for needle in needles)
+
+
+def unnoised(settings):
+    """Context statistics, and first-round gradients at a = 0, without noise: as clients compute them."""
+    space = workspace(settings, Place(Path(settings.data_dir)))
+    for client in range(settings.num_clients):
+        parts = split(settings, client, len(space.records(client)))
+        phi = space.rules.context_map.phi(space.records(client).images[parts.context])
+        yield f"context of {client}", (phi.sum(axis=0) / settings.context_records).tobytes()
+    for client in space.rules.schedule.clients(1):
+        parts = split(settings, client, len(space.records(client)))
+        positions = batch(settings, client, 1, 0, parts.train)
+        gradient = space.gradient(client, torch.zeros(settings.num_coefficients), positions).gradient.numpy()
+        yield f"gradient of {client}", gradient[int(np.flatnonzero(gradient)[0]) :].tobytes()
+
+
+def supernode(federation, home, *, key, ca, address=None, config="partition-id=5"):
+    """A SuperNode that gives up at once; returns its exit code and output."""
+    home.mkdir(parents=True, exist_ok=True)
+    authority = ["--insecure"] if ca is None else ["--root-certificates", str(ca)]
+    identity = [] if key is None else ["--auth-supernode-private-key", str(key)]
+    command = [
+        "flower-supernode", "--superlink", address or federation.address, *authority, *identity, "--max-retries", "1",
+        "--host", "127.0.0.1", "--port", str(free_port()), "--node-config", config,
+    ]  # fmt: skip
+    result = subprocess.run(
+        command, env=environment(home), cwd=home, capture_output=True, text=True, timeout=120, check=False
+    )
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_only_registered_keys_over_trusted_tls_get_in(federation, layout, tmp_path):
+    foreign = Layout(tmp_path / "foreign")
+    initialise(foreign, nodes=1)
+    good = layout.node_key(5)  # made, never registered
+    cases = {
+        "unregistered key": dict(key=good, ca=layout.ca),
+        "no key": dict(key=None, ca=layout.ca),
+        "wrong authority": dict(key=good, ca=foreign.ca),
+        "plain HTTP": dict(key=good, ca=None),
+    }
+    known = nodes_of(federation)
+    for name, options in cases.items():
+        code, output = supernode(federation, tmp_path / name.replace(" ", "-"), **options)
+        assert code not in (0, None), (name, output)
+        if name in ("unregistered key", "no key"):
+            assert code == REFUSED % 256 or "305" in output, (name, code, output)
+    assert nodes_of(federation) == known
+
+
+def nodes_of(federation):
+    answer = federation.flwr.call("supernode", "list", "papfl", "--format", "json")
+    return sorted(str(node.get("node-id")) for node in answer["nodes"] if node.get("status") == "online")
+
+
+def test_nothing_is_left_running(four, tmp_path, layout):
+    """Start and stop on its own; every process of it is gone afterwards."""
+    own = Layout(tmp_path / "own")
+    shutil.copytree(layout.root / "certificates", own.root / "certificates")
+    initialise(own, nodes=2)
+    settings = dataclasses.replace(four(), num_participating=1, num_future=1, clients_per_round=1)
+    with LocalFederation(own) as made:
+        for node in range(2):
+            made.register(node)
+            made.add_node(node, node_config(settings, node))
+        deadline = time.monotonic() + 60
+        while len(nodes_of(made)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert len(nodes_of(made)) == 2
+        assert processes_below(own.local)
+    assert processes_below(own.local) == []
+
+
+def processes_below(folder):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"FLWR_HOME={folder}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
