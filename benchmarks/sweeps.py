@@ -19,7 +19,13 @@ from simulations.sweep import make_plan, run_sweep
 
 # Full-DG on CIFAR-10: W is 121,182 x 100.
 _LARGEST = Settings(
-    dataset="cifar10", variant="full", channel="dg", num_rounds=5, deterministic=True, tensorboard=False, evaluate_every=0
+    dataset="cifar10",
+    variant="full",
+    channel="dg",
+    num_rounds=5,
+    deterministic=True,
+    tensorboard=False,
+    evaluate_every=0,
 )
 _PROBE = """
 import resource, sys

@@ -89,6 +89,15 @@ def _context_noise() -> list[Cell]:
     ]
 
 
+def _gain() -> list[Cell]:
+    """DeepLin with contexts that are larger as they enter the generator: its gain ‖V c̃‖² alone."""
+    return [
+        {"dataset": dataset, "variant": "deeplin", "channel": "dg", "context-gain": gain}
+        for dataset in DATASETS
+        for gain in (3.0, 10.0)
+    ]
+
+
 def _references() -> list[Cell]:
     """Reference rows of the accuracy tables (docs/method.md, section 10) that need runs: no noise, no federation."""
     return [
@@ -106,6 +115,7 @@ EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "geometry": _geometry,
     "table3": _table3,
     "context-noise": _context_noise,
+    "gain": _gain,
     "references": _references,
 }
 

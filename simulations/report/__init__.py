@@ -10,6 +10,7 @@ from simulations.records import read_records
 from simulations.report.claims import check_claims
 from simulations.report.figures import draw_figures
 from simulations.report.page import render_page
+from simulations.report.reasons import disagreements
 from simulations.report.results import Results
 from simulations.report.tables import all_tables, markdown
 
@@ -25,7 +26,8 @@ def write_report(results: Path, out: Path) -> list[Path]:
         raise ValueError(f"--results must be a folder with result files of `papfl sweep`. Received {results}.")
     found = Results(records)
     out.mkdir(parents=True, exist_ok=True)
-    tables, claims = all_tables(found), check_claims(found)
+    claims = check_claims(found)
+    tables = [*all_tables(found), disagreements(found)]
     written = []
     for table in tables:
         buffer = io.StringIO()

@@ -99,16 +99,21 @@ def verdict(found: Interval, low: float, high: float) -> str:
     return "agree" if decided else "within noise"
 
 
-def check_claims(results: Results) -> Table:
-    """All claims with our numbers and the computed verdict."""
+def claim_rows(results: Results) -> list[tuple[Claim, list[str]]]:
+    """Every claim with its row of the table: text, accuracy, paper, ours, n, verdict."""
     rows = []
     for claim in paper_claims():
         raw = results.difference(claim.side, claim.one, claim.other)
         found = Interval(raw.n, 100 * raw.mean, 100 * raw.std, 100 * raw.half_width)
         ours = "–" if found.n == 0 else f"{found.mean:+.2f}" + ("" if found.n < 2 else f" ± {found.half_width:.2f}")
         published = f"{claim.low:+.2f}" if claim.low == claim.high else f"{claim.low:+.2f} … {claim.high:+.2f}"
-        rows.append(
-            [claim.text, claim.side.capitalize(), published, ours, str(found.n), verdict(found, claim.low, claim.high)]
-        )
+        decided = verdict(found, claim.low, claim.high)
+        rows.append((claim, [claim.text, claim.side.capitalize(), published, ours, str(found.n), decided]))
+    return rows
+
+
+def check_claims(results: Results) -> Table:
+    """All claims with our numbers and the computed verdict."""
+    rows = [row for _, row in claim_rows(results)]
     return Table("claims", "Claims of the paper", "Percentage points; ours: paired over n seeds, 95 % interval.",
                  ["claim", "accuracy", "paper", "ours", "n", "verdict"], rows)  # fmt: skip

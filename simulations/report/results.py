@@ -97,6 +97,15 @@ class Results:
                     values[config.get("seed", _DEFAULTS["seed"])] = found[side]
         return Interval.of(values.values())
 
+    def context_noise(self, dataset: str, ratio: float) -> list[Record]:
+        """Records of the context-noise experiment: σ_g is fixed at each seed's own number, σ_c is `ratio` times it."""
+        return [
+            record
+            for record in self.records
+            if record["settings"].get("context-noise-ratio") == ratio
+            and record["settings"].get("dataset", _DEFAULTS["dataset"]) == dataset
+        ]
+
     def values(self, key: str) -> list[Any]:
         """The values that a setting takes in any record, ascending."""
         return sorted({record["settings"].get(key, _DEFAULTS[key]) for record in self.records}, key=str)

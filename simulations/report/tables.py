@@ -157,13 +157,8 @@ def context_noise(results: Results) -> Table:
     rows = []
     for dataset in DATASETS:
         for ratio in results.values("context-noise-ratio"):
-            records = [
-                r
-                for r in results.records
-                if r["settings"].get("context-noise-ratio") == ratio
-                and r["settings"].get("dataset", "mnist") == dataset
-            ]
-            if ratio == "auto" or not records:
+            records = [] if ratio == "auto" else results.context_noise(dataset, ratio)
+            if not records:
                 continue
             rows.append([DATASET_NAMES[dataset], f"{ratio:g}", _number(Interval.of(r["privacy"]["epsilon"] for r in records)),
                          Interval.of(r["accuracy"]["seen"] for r in records).percent(), Interval.of(r["accuracy"]["future"] for r in records).percent()])  # fmt: skip

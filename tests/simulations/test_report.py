@@ -7,7 +7,8 @@ import pytest
 from common.settings import Settings
 from simulations import cli
 from simulations.report import write_report
-from simulations.report.claims import check_claims, verdict
+from simulations.report.claims import check_claims, paper_claims, verdict
+from simulations.report.reasons import REASONS, disagreements
 from simulations.report.results import Interval, Results
 from simulations.report.tables import all_tables, table1, table3
 
@@ -129,3 +130,22 @@ def test_report_is_complete_and_self_contained(records, tmp_path):
 def test_report_without_results_is_refused(tmp_path, capsys):
     assert cli.main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "--results" in capsys.readouterr().err
+
+
+def test_a_claim_that_differs_names_its_reason_and_the_outcome_of_the_test(records):
+    for seed in (41, 42, 43):
+        records.append(record(0.12, 0.10, seed, variant="deeplin", channel="dg"))
+    before = disagreements(Results(defaults_removed(records)))
+    rows = {row[0]: row for row in before.rows}
+    assert rows["MNIST, ε = 16: Ours over DeepLin"][-1] == "not run"
+    assert "MNIST, ε = 16: Ours over Full" not in rows  # agrees
+    records.append(record(0.75, 0.7, 41, variant="deeplin", channel="dg", context_gain=10.0))
+    after = {row[0]: row for row in disagreements(Results(defaults_removed(records))).rows}
+    assert after["MNIST, ε = 16: Ours over DeepLin"][-1] == "Seen 12.0 → 75.0 (n=3, 1)"
+    assert after["MNIST, ε = 16: Ours over DeepLin"][2].startswith("+68.33")
+
+
+def test_every_reason_explains_claims_that_exist():
+    texts = [claim.text for claim in paper_claims()]
+    for reason in REASONS:
+        assert all(any(part in text for text in texts) for part in reason.claims)
