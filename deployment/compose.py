@@ -1,4 +1,4 @@
-"""Compose services of the nodes; docker-compose.yml has the server side and the templates that these extend."""
+"""Compose services of the nodes; docker-compose.yml has the server side."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ from deployment.layout import Layout
 
 _HEAD = """# Written by `papfl deploy init --nodes {nodes}`: run it again for another number of nodes.
 # Used beside docker-compose.yml: docker compose -f docker-compose.yml -f {path} up
+x-papfl: &papfl
+  image: ${{IMAGE:-papfl}}
+  read_only: true
+  tmpfs: ["/tmp:mode=1777"]
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
+  restart: on-failure
+  entrypoint: []
 services:
 """
 
 # Each node has a network of its own, where its two processes talk; only the SuperNode reaches the SuperLink.
 _NODE = """  supernode-{node}:
-    extends: {{file: {base}, service: supernode}}
+    <<: *papfl
     command: >-
       flower-supernode --superlink superlink:8000 --root-certificates /deploy/certificates/ca.crt
       --auth-supernode-private-key /run/secrets/node-key --isolation process --host 0.0.0.0 --port 9094
       --node-config 'partition-id={node} num-partitions={nodes} data-dir="/data" state-dir="/state"
       diagnostics="${{DIAGNOSTICS:-public-data}}" allow-deterministic=${{ALLOW_DETERMINISTIC:-false}}'
-    profiles: []
+    depends_on: {{register: {{condition: service_completed_successfully}}}}
     secrets: [{{source: node-{node}, target: node-key}}]
+    volumes: ["./{root}/certificates/ca.crt:/deploy/certificates/ca.crt:ro"]
     networks: [fleet, node-{node}]
   clientapp-{node}:
-    extends: {{file: {base}, service: clientapp}}
+    <<: *papfl
     command: flower-superexec --insecure --runtime-api-address supernode-{node}:9094
     depends_on: [supernode-{node}]
-    profiles: []
     volumes: ["${{DATA:-data}}:/data:ro", "state-{node}:/state"]
     networks: [node-{node}]
 """
@@ -33,9 +41,8 @@ _NODE = """  supernode-{node}:
 
 def write_services(layout: Layout, nodes: int) -> None:
     """Write nodes.yml; unlike keys it holds nothing that could be lost, so it is written anew every time."""
-    base = "docker-compose.yml"
     text = _HEAD.format(nodes=nodes, path=f"{layout.root.name}/{layout.compose.name}")
-    text += "".join(_NODE.format(node=node, nodes=nodes, base=base) for node in range(nodes))
+    text += "".join(_NODE.format(node=node, nodes=nodes, root=layout.root.name) for node in range(nodes))
     text += "networks:\n" + "".join(f"  node-{node}: {{}}\n" for node in range(nodes))
     text += "volumes:\n" + "".join(f"  state-{node}: {{}}\n" for node in range(nodes))
     text += "secrets:\n" + "".join(
