@@ -59,7 +59,7 @@ def _share(generator: Generator, j: int, i: int, update: np.ndarray) -> float:
 
 
 def gains(generator: Generator) -> list[list[float]] | None:
-    """h_jᵀ h_i of all pairs as the rows of a lower triangle, clients in ascending order, three digits.
+    """h_jᵀ h_i of all pairs as the rows of a lower triangle, clients in ascending order, five digits (clients differ little).
 
     None for a variant without a hidden state or with the same one for every client.
     """
@@ -70,7 +70,7 @@ def gains(generator: Generator) -> list[list[float]] | None:
     if np.all(states == states[0]):
         return None
     products = states @ states.T
-    return [[float(f"{value:.3g}") for value in products[j, : j + 1]] for j in range(len(states))]
+    return [[float(f"{value:.5g}") for value in products[j, : j + 1]] for j in range(len(states))]
 
 
 def _normalised(states: np.ndarray) -> np.ndarray:
