@@ -46,6 +46,8 @@ bench: install-bench warm-up
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.channels
 	$(BIN)/python -m benchmarks.messages --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.sweeps --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.deployment --data-dir $(DATA_DIR)
 	$(BIN)/python -m benchmarks.picture
 
 # Tables and figures from the committed result files.
