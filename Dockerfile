@@ -35,7 +35,7 @@ COPY server_app server_app
 COPY simulations simulations
 COPY deployment deployment
 # Compiled once, here: a process per message must not compile. Bytecode too, since the code is read-only later.
-RUN python -c "import common; from common.channel.lrsuq import warm_up; warm_up()" && \
+RUN python -m client_app.warm_up && \
     python -m compileall -q /app && chmod -R a+rX /opt/papfl
 USER papfl
 ENTRYPOINT ["papfl"]

@@ -90,9 +90,9 @@ test-recovery: install-dev warm-up
 test-docker: install-dev
 	$(BIN)/python -m pytest -m docker -s
 
-# Compile the codec once, into the cache that all later processes share.
+# Compile the codec and the gradient kernels once, into the cache that all later processes share.
 warm-up:
-	$(BIN)/python -c "import common; from common.channel.lrsuq import warm_up; warm_up()"
+	$(BIN)/python -m client_app.warm_up
 
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev

@@ -71,7 +71,7 @@ class PersonalClient(NumPyClient):
         reply: Config = {
             "partition-id": self._client,
             "num-records": len(self._space.records(self._client)),
-            "num-events": len(self._ledger.events()),
+            "num-events": len(self._ledger.events(self._settings.name)),
             "public-key": public_key(self._private_key),
         }
         if self._diagnostics:
@@ -153,7 +153,7 @@ class PersonalClient(NumPyClient):
                 "client": self._client,
                 "round": round,
                 "coefficients_sha256": sha256(coefficients.tobytes()).hexdigest(),
-                "epsilon_spent": spent,
+                "epsilon_spent": spent if math.isfinite(spent) else None,
             },
             self._settings,
         )
@@ -179,9 +179,9 @@ class PersonalClient(NumPyClient):
         if stored is not None:
             return stored, 0.0
         keys = self._event_keys(server_key, release, digest)
-        self._ledger.commit(
-            run, digest, release, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all)
-        )
+        # Noise that anyone can recompute protects nothing, and is booked as none.
+        booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release
+        self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))
         update = compute()
         started = time.perf_counter()
         message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, noise), keys)

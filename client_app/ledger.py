@@ -21,8 +21,8 @@ class ReleaseLedger(Protocol):
     """What a client needs of its ledger. An implementation makes `commit` one transaction: deployment starts a process
     per message, and two of them must not both pass the check."""
 
-    def events(self) -> list[GaussianRelease]:
-        """Everything spent, in order, over all runs on these records."""
+    def events(self, run: str | None = None) -> list[GaussianRelease]:
+        """Everything spent, in order: over all runs on these records, or in one of them."""
 
     def stored(self, run: str, digest: str, round: int) -> bytes | None:
         """Bytes of this very event if it was released before; None if its round of the run is unspent.
@@ -64,9 +64,10 @@ class StateLedger:
         entries: list[dict[str, Any]] = json.loads(str(self._record["entries"]))
         return entries
 
-    def events(self) -> list[GaussianRelease]:
+    def events(self, run: str | None = None) -> list[GaussianRelease]:
         """See `ReleaseLedger.events`."""
-        return [GaussianRelease.from_json(entry["event"]) for entry in self._entries()]
+        wanted = (entry for entry in self._entries() if run in (None, entry["run"]))
+        return [GaussianRelease.from_json(entry["event"]) for entry in wanted]
 
     def stored(self, run: str, digest: str, round: int) -> bytes | None:
         """See `ReleaseLedger.stored`."""
@@ -84,8 +85,7 @@ class StateLedger:
         """See `ReleaseLedger.commit`."""
         if event.round in self._spent(run):
             raise RequestRefused(Refusal.REPEATED, f"round {event.round} was spent")
-        of_run = [GaussianRelease.from_json(entry["event"]) for entry in self._entries() if entry["run"] == run]
-        check([*of_run, event], [*self.events(), event])
+        check([*self.events(run), event], [*self.events(), event])
         entries = [*self._entries(), {"run": run, "digest": digest, "event": event.to_json()}]
         self._record["entries"] = json.dumps(entries)
         self._record["latest"], self._record["message"] = digest, b""

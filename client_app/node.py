@@ -64,11 +64,13 @@ class Node:
         budget = math.inf
         if "max-epsilon" in config:
             budget = number("max-epsilon", config["max-epsilon"], above=0.0)
-        if "state-dir" not in config and ("data" in config or "max-epsilon" in config):
-            raise ValueError(
-                "state-dir must be given with data or max-epsilon: a ledger that is lost with the run protects nothing. "
-                "Received none."
-            )
+        for key, needs, why in (
+            ("data", "state-dir", "it holds the manifest and the ledger"),
+            ("data", "max-epsilon", "own records need a limit that no server can talk away"),
+            ("max-epsilon", "state-dir", "a ledger that is lost with the run protects nothing"),
+        ):
+            if key in config and needs not in config:
+                raise ValueError(f"{needs} must be given with {key}: {why}. Received none.")
         diagnostics = config.get("diagnostics", "off" if deployed else "public-data")
         policy = Policy(
             budget=budget,
@@ -76,10 +78,17 @@ class Node:
             diagnostics=one_of("diagnostics", diagnostics, ("public-data", "off")) == "public-data",
             deterministic=boolean("allow-deterministic", config.get("allow-deterministic", not deployed)),
         )
-        state = _path(config.get("state-dir"))
-        place = Place(_path(config.get("data-dir", settings.data_dir)) or Path(), _path(config.get("data")), state)
+        state, own = (_absolute(key, config.get(key)) for key in ("state-dir", "data"))
+        data_dir = Path(str(config.get("data-dir", settings.data_dir))).expanduser()
+        place = Place(data_dir, own, state)
         return cls(client, place, state, policy)
 
 
-def _path(value: Any) -> Path | None:
-    return None if value is None else Path(str(value)).expanduser()
+def _absolute(key: str, value: Any) -> Path | None:
+    """A relative path would be another one when the node is started from elsewhere: another ledger, an empty one."""
+    if value is None:
+        return None
+    path = Path(str(value))
+    if not path.is_absolute():
+        raise ValueError(f"{key} must be an absolute path. Received {str(value)!r}.")
+    return path

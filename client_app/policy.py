@@ -23,7 +23,7 @@ class Policy:
         budget: largest ε; infinite: the run's own budget alone holds.
         max_delta: largest δ of a run's accounting, where there is a budget.
         diagnostics: whether noiseless diagnostics may leave this client.
-        deterministic: whether a run with public noise may be served.
+        deterministic: whether a run without any privacy (public noise, or none) may be served.
     """
 
     budget: float = math.inf
@@ -42,8 +42,10 @@ class Policy:
             RequestRefused: over budget, or a run whose accounting would make the budget meaningless.
         """
         settings = rules.settings
-        if settings.deterministic and (math.isfinite(self.budget) or not self.deterministic):
-            raise RequestRefused(Refusal.BUDGET, "a deterministic run has public noise and no guarantee")
+        if settings.deterministic or settings.noise_stddev == 0:
+            if math.isfinite(self.budget) or not self.deterministic:
+                raise RequestRefused(Refusal.BUDGET, "the run's noise is public or none, so it has no guarantee")
+            return
         if math.isfinite(self.budget) and settings.delta > self.max_delta:
             raise RequestRefused(Refusal.BUDGET, f"delta {settings.delta:g} is above this client's {self.max_delta:g}")
         for events, limit, whose in ((of_run, rules.budget, "run"), (of_all, self.budget, "client")):

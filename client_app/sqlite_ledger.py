@@ -7,11 +7,12 @@ a process per message: a release is checked and spent in one exclusive transacti
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,9 +75,10 @@ class SqliteLedger:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def events(self) -> list[GaussianRelease]:
+    def events(self, run: str | None = None) -> list[GaussianRelease]:
         """See `ReleaseLedger.events`."""
-        return [event for _, event in self.rows()]
+        rows = self.rows()
+        return over_all_runs(rows) if run is None else [event for name, event in rows if name == run]
 
     def rows(self) -> list[tuple[str, GaussianRelease]]:
         """(run, event) of everything spent, in order."""
@@ -103,17 +105,18 @@ class SqliteLedger:
             rows = _rows(database)
             if any(name == run and spent.round == event.round for name, spent in rows):
                 raise RequestRefused(Refusal.REPEATED, f"round {event.round} of {run} was spent")
-            check([*(spent for name, spent in rows if name == run), event], [*(spent for _, spent in rows), event])
-            database.execute(
-                "INSERT INTO releases (run, round, digest, event, committed) VALUES (?, ?, ?, ?, ?)",
-                (
-                    run,
-                    event.round,
-                    digest,
-                    json.dumps(event.to_json()),
-                    datetime.now(UTC).isoformat(timespec="seconds"),
-                ),
-            )
+            check([*(spent for name, spent in rows if name == run), event], over_all_runs([*rows, (run, event)]))
+            _insert(database, run, digest, event)
+
+    def add(self, run: str, events: Iterable[GaussianRelease]) -> int:
+        """Book releases that another record of them proves (a server's ledger.json), after a restored back-up; those that
+        are there already stay. Returns how many were added."""
+        with self._open() as database, _exclusive(database):
+            there = {(name, spent.round) for name, spent in _rows(database)}
+            new = [event for event in events if (run, event.round) not in there]
+            for event in new:
+                _insert(database, run, f"added from elsewhere: {run} round {event.round}", event)
+        return len(new)
 
     def finish(self, digest: str, message: bytes) -> None:
         """See `ReleaseLedger.finish`."""
@@ -142,9 +145,10 @@ class SqliteLedger:
 
     def _advice(self, error: Exception) -> str:
         return (
-            f"The ledger {self._path} cannot be used ({error}), so nothing is released. Full disk: make room, then ask "
-            "again. Damage: restore the newest back-up and add what was released since from the servers' ledger.json; "
-            "without a back-up, these records' budget counts as spent."
+            f"The ledger {self._path} cannot be used ({error}), so nothing is released. Full disk, read-only folder or a lock "
+            "that another program holds: make room or mend that, then ask again. Damage or loss: restore the newest back-up "
+            "and add what was released since (papfl ledger add, from the servers' ledger.json); without a back-up, these "
+            "records' budget counts as spent."
         )
 
 
@@ -171,6 +175,22 @@ def _exclusive(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+
+
+def over_all_runs(rows: list[tuple[str, GaussianRelease]]) -> list[GaussianRelease]:
+    """What all runs together cost. Positions of different runs may name different records (another seed, another
+    manifest), so what a run spent on some records counts for all of them as soon as there are two runs."""
+    if len({run for run, _ in rows}) < 2:
+        return [event for _, event in rows]
+    return [dataclasses.replace(event, records=None) for _, event in rows]
+
+
+def _insert(database: sqlite3.Connection, run: str, digest: str, event: GaussianRelease) -> None:
+    committed = datetime.now(UTC).isoformat(timespec="seconds")
+    database.execute(
+        "INSERT INTO releases (run, round, digest, event, committed) VALUES (?, ?, ?, ?, ?)",
+        (run, event.round, digest, json.dumps(event.to_json()), committed),
+    )
 
 
 def _rows(database: sqlite3.Connection) -> list[tuple[str, GaussianRelease]]:

@@ -68,8 +68,6 @@ class FlowerCli:
         answer = self.call(
             "run", str(app), CONNECTION, "--format", "json", *federation, "--run-config", toml_pairs(run_config)
         )
-        if not answer.get("success") or "run-id" not in answer:
-            raise SuperLinkError(f"flwr run failed: {answer.get('error-message', answer)}")
         return int(answer["run-id"])
 
     def status(self, run_id: int) -> tuple[str, str]:
@@ -96,6 +94,8 @@ class FlowerCli:
             answer: dict[str, Any] = json.loads(result.stdout[result.stdout.index("{") :])
         except ValueError:
             raise SuperLinkError(f"flwr {arguments[0]} failed:\n{result.stdout}{result.stderr}") from None
+        if not answer.get("success", True):
+            raise SuperLinkError(f"flwr {arguments[0]} failed: {answer.get('error-message', answer)}")
         return answer
 
 

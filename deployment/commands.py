@@ -134,9 +134,14 @@ def _local(options: argparse.Namespace, parse: Parse) -> int:
     session = run_locally(layout, settings, late=options.late, personalize=options.personalize or options.late > 0)
     show_progress(session.rows, settings, console)
     show_summary(session.summary(), console)
-    for client, outcome in session.personalized().items():
-        console.print(f"node {client}: {outcome['status']}, epsilon {outcome['epsilon']:.4g}")
-    return 0
+    report = session.personalized()
+    for client, outcome in report.items():
+        console.print(f"node {client}: {outcome['status']}, epsilon {_epsilon(outcome)}")
+    return 0 if all(outcome["status"] == "delivered" for outcome in report.values()) else 1
+
+
+def _epsilon(outcome: dict[str, Any]) -> str:
+    return "unbounded" if outcome["epsilon"] is None else f"{outcome['epsilon']:.4g}"
 
 
 def _add_run(deploy: Any, add_settings: Callable[[Any], None], parse: Parse) -> None:
@@ -172,7 +177,12 @@ def _add_personalize(commands: Any) -> None:
         "personalize", help="give every connected client of a finished run its model, those that joined since included"
     )
     personalize.add_argument("--run", required=True, help="name of the finished run")
-    personalize.add_argument("--results", type=Path, required=True, help="folder of run folders, as seen from here")
+    personalize.add_argument(
+        "--results",
+        type=Path,
+        default=DEFAULT_FOLDER / "results",
+        help="folder of run folders (default: deploy/results)",
+    )
     _folder(personalize)
     _superlink(personalize)
     personalize.set_defaults(handler=_personalize)
@@ -183,7 +193,7 @@ def _personalize(options: argparse.Namespace) -> int:
 
     report = personalize_run(_cli(options), options.results.resolve(), options.run)
     for client, outcome in report["clients"].items():
-        print(f"client {client}: {outcome['status']}, epsilon {outcome['epsilon']:.4g}")
+        print(f"client {client}: {outcome['status']}, epsilon {_epsilon(outcome)}")
     for problem in report["problems"]:
         print(f"not served: {problem}", file=sys.stderr)
     return 0 if all(outcome["status"] == "delivered" for outcome in report["clients"].values()) else 1
@@ -196,10 +206,35 @@ def _add_ledger(commands: Any) -> None:
     show.add_argument("--delta", type=float, default=1e-5)
     show.add_argument("--releases", action="store_true", help="list every single release")
     show.set_defaults(handler=_show_ledger)
+    _add_add(ledger)
+
+
+def _add_add(ledger: Any) -> None:
+    add = ledger.add_parser("add", help="book releases that a server's ledger.json proves, after a restored back-up")
+    add.add_argument("path", type=Path, help="the node's state directory")
+    add.add_argument("--from", dest="source", type=Path, required=True, help="ledger.json of the run")
+    add.add_argument("--run", required=True, help="name of the run")
+    add.add_argument("--client", type=int, required=True, help="this client's number in it")
+    add.set_defaults(handler=_add_releases)
+
+
+def _add_releases(options: argparse.Namespace) -> int:
+    from client_app.sqlite_ledger import LEDGER, SqliteLedger
+    from common.privacy.events import GaussianRelease
+
+    try:
+        events = [GaussianRelease.from_json(entry) for entry in json.loads(options.source.read_text())]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"--from must be a ledger.json that a run wrote. Received {options.source}: {error}."
+        ) from None
+    own = [event for event in events if event.client == options.client]
+    print(f"{SqliteLedger(options.path / LEDGER).add(options.run, own)} of {len(own)} releases added")
+    return 0
 
 
 def _show_ledger(options: argparse.Namespace) -> int:
-    from client_app.sqlite_ledger import LEDGER, SqliteLedger
+    from client_app.sqlite_ledger import LEDGER, SqliteLedger, over_all_runs
     from common.privacy.accountant import ACCOUNTANTS, worst_record_rho
 
     path = options.path / LEDGER if options.path.is_dir() else options.path
@@ -222,5 +257,5 @@ def _show_ledger(options: argparse.Namespace) -> int:
                 print(
                     f"  round {event.round} {event.kind}: sigma {event.noise_stddev:.6g}, sensitivity {event.sensitivity:.6g}, rho {event.rho:.6g}"
                 )
-    print(f"in all: {len(rows)} releases; epsilon at delta {options.delta:g}: {cost([event for _, event in rows])}")
+    print(f"in all: {len(rows)} releases; epsilon at delta {options.delta:g}: {cost(over_all_runs(rows))}")
     return 0

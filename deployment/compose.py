@@ -18,23 +18,23 @@ x-papfl: &papfl
 services:
 """
 
-# Each node has a network of its own, where its two processes talk; only the SuperNode reaches the SuperLink.
+# Each node has two networks of its own: one where its two processes talk, one to the SuperLink. Nodes don't reach each other.
 _NODE = """  supernode-{node}:
     <<: *papfl
     command: >-
       flower-supernode --superlink superlink:8000 --root-certificates /deploy/certificates/ca.crt
       --auth-supernode-private-key /run/secrets/node-key --isolation process --host 0.0.0.0 --port 9094
       --node-config 'partition-id={node} num-partitions={nodes} data-dir="/data" state-dir="/state"
-      diagnostics="${{DIAGNOSTICS:-public-data}}" allow-deterministic=${{ALLOW_DETERMINISTIC:-false}}'
+      diagnostics="${{DIAGNOSTICS:-public-data}}" allow-deterministic=${{ALLOW_DETERMINISTIC:-false}} ${{NODE_OPTIONS:-}}'
     depends_on: {{register: {{condition: service_completed_successfully}}}}
     secrets: [{{source: node-{node}, target: node-key}}]
     volumes: ["./{root}/certificates/ca.crt:/deploy/certificates/ca.crt:ro"]
-    networks: [fleet, node-{node}]
+    networks: [uplink-{node}, node-{node}]
   clientapp-{node}:
     <<: *papfl
     command: flower-superexec --insecure --runtime-api-address supernode-{node}:9094
     depends_on: [supernode-{node}]
-    volumes: ["${{DATA:-data}}:/data:ro", "state-{node}:/state"]
+    volumes: ["${{DATA_{node}:-${{DATA:-data}}}}:/data:ro", "state-{node}:/state"]
     networks: [node-{node}]
 """
 
@@ -43,7 +43,8 @@ def write_services(layout: Layout, nodes: int) -> None:
     """Write nodes.yml; unlike keys it holds nothing that could be lost, so it is written anew every time."""
     text = _HEAD.format(nodes=nodes, path=f"{layout.root.name}/{layout.compose.name}")
     text += "".join(_NODE.format(node=node, nodes=nodes, root=layout.root.name) for node in range(nodes))
-    text += "networks:\n" + "".join(f"  node-{node}: {{}}\n" for node in range(nodes))
+    text += "  superlink:\n    networks: [server, " + ", ".join(f"uplink-{node}" for node in range(nodes)) + "]\n"
+    text += "networks:\n" + "".join(f"  node-{node}: {{}}\n  uplink-{node}: {{}}\n" for node in range(nodes))
     text += "volumes:\n" + "".join(f"  state-{node}: {{}}\n" for node in range(nodes))
     text += "secrets:\n" + "".join(
         f"  node-{node}: {{file: ./{layout.root.name}/{layout.keys.name}/node-{node}}}\n" for node in range(nodes)

@@ -15,6 +15,7 @@ from simulations.run import Tail, app_directory
 
 _POLL_SECONDS = 1.0
 _STATUS_SECONDS = 10.0
+_SILENCE_SECONDS = 300.0
 
 
 def submit(flwr: FlowerCli, settings: Settings) -> int:
@@ -52,6 +53,7 @@ def follow(
     folder = RunFolder(dataclasses.replace(settings, out_dir=str(results)))
     rows = Tail(folder.metrics)
     next_status = time.monotonic() + _STATUS_SECONDS
+    heard = time.monotonic()
     while True:
         look_after()
         yield from rows.new()
@@ -59,9 +61,17 @@ def follow(
             next_status = time.monotonic() + _STATUS_SECONDS
             try:
                 status, details = flwr.status(run_id)
-            except SuperLinkError:  # it is being started again
-                status, details = "unknown", ""
-            if status == "finished:completed":
+            except SuperLinkError as error:  # it is being started again
+                status, details = "unknown", str(error)
+            if status == "running":
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENCE_SECONDS and not status.startswith("finished"):
+                raise SuperLinkError(
+                    f"The run has been {status!r} for {_SILENCE_SECONDS:g} s: {details}. Is the ServerApp executor up, with the "
+                    f"SuperLink's secret?\n{log_tail()}"
+                )
+            complete = settings.task == "train" and folder.summary.exists()  # even if its process was killed afterwards
+            if status == "finished:completed" or (status.startswith("finished") and complete):
                 yield from rows.new()
                 return
             if status.startswith("finished"):

@@ -118,6 +118,24 @@ class LocalFederation:
         process.start()
         return process
 
+    def online(self) -> int:
+        """Number of nodes that the SuperLink sees."""
+        answer = self.flwr.call("supernode", "list", CONNECTION, "--format", "json")
+        return sum(node.get("status") == "online" for node in answer["nodes"])
+
+    def wait_for_nodes(self) -> None:
+        """Until every node that was added is online.
+
+        Raises:
+            SuperLinkError: not in time, with the end of the logs.
+        """
+        deadline = time.monotonic() + _START_SECONDS
+        while self.online() < len(self.nodes):
+            if time.monotonic() > deadline:
+                raise SuperLinkError(f"{self.online()} of {len(self.nodes)} nodes are online:\n{self.log_tail()}")
+            self.alive()
+            time.sleep(1.0)
+
     def alive(self) -> bool:
         """Look after everything; True: a killed process is running again, or will be."""
         for process in [self.superlink, self.executor, *self.nodes.values()]:
@@ -136,6 +154,8 @@ def register(flwr: FlowerCli, public_key: Path) -> None:
     Raises:
         SuperLinkError: refused for another reason than being registered already.
     """
-    answer = flwr.call("supernode", "register", str(public_key), CONNECTION, "--format", "json")
-    if not answer.get("success") and "already" not in str(answer).lower():
-        raise SuperLinkError(f"flwr supernode register {public_key} failed: {answer.get('error-message', answer)}")
+    try:
+        flwr.call("supernode", "register", str(public_key), CONNECTION, "--format", "json")
+    except SuperLinkError as error:
+        if "already" not in str(error).lower():
+            raise

@@ -33,7 +33,7 @@ def initialise(layout: Layout, *, nodes: int, names: Sequence[str] = ()) -> list
     layout.keys.mkdir(parents=True, exist_ok=True)
     layout.ca.parent.mkdir(parents=True, exist_ok=True)
     wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *names)))
-    if _pair_is_missing(layout.ca_key, layout.ca):
+    if not layout.ca.exists():
         _make_authority(layout)
         made += [layout.ca_key, layout.ca]
     if _pair_is_missing(layout.server_key, layout.server_certificate):
@@ -43,7 +43,9 @@ def initialise(layout: Layout, *, nodes: int, names: Sequence[str] = ()) -> list
         _check_names(layout.server_certificate, wanted)
     for node in range(nodes):
         private, public = layout.node_key(node), layout.node_key(node).with_suffix(".pub")
-        if _pair_is_missing(private, public):
+        if not public.exists():  # a private half that is gone is with its holder, where it belongs
+            if private.exists():
+                raise ValueError(f"{public} must be there with {private.name}. Restore it, or remove {private}.")
             _make_node_key(private, public)
             made += [private, public]
     if not layout.secret.exists():
@@ -89,6 +91,10 @@ def _make_authority(layout: Layout) -> None:
 
 
 def _make_server(layout: Layout, names: Sequence[str]) -> None:
+    if not layout.ca_key.exists():
+        raise ValueError(
+            f"{layout.ca_key} must be there to sign the server's certificate. Received none (kept offline?)."
+        )
     authority = x509.load_pem_x509_certificate(layout.ca.read_bytes())
     authority_key = serialization.load_pem_private_key(layout.ca_key.read_bytes(), None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)

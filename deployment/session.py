@@ -77,6 +77,7 @@ def _run(layout: Layout, settings: Settings, late: int, personalize: bool) -> It
         yield from _follow(federation, settings)
         for node in range(first.stop, settings.num_clients):
             federation.add_node(node, node_config(settings, node))
+        federation.wait_for_nodes()
         if personalize:
             for _ in _follow(federation, dataclasses.replace(settings, task="personalize")):
                 pass

@@ -87,21 +87,28 @@ class Federation:
         messages = [Message(RecordDict({REQUEST: ConfigRecord()}), node, kind, group_id="0") for node in nodes]
         hellos: dict[int, dict[str, Any]] = {}
         problems: list[str] = []
+        doubtful: set[int] = set()
         for reply in self._grid.send_and_receive(messages, timeout=self._settings.round_timeout):
             if reply.has_error():
                 problems.append(_describe(reply))
                 continue
             hello = dict(reply.content.config_records[REPLY])
             client = int(hello["partition-id"])  # type: ignore[arg-type]
-            if client in hellos:
+            if client in hellos or client in doubtful:
                 if self._nodes[client] != reply.metadata.src_node_id:
                     problems.append(f"two clients claim partition-id {client}")
+                    doubtful.add(client)  # neither is believed: a model must not go to the wrong holder
+                    hellos.pop(client, None)
                 continue
             if not keys.is_usable(hello.get("public-key")):
                 problems.append(f"client {client} has no usable public key")
             hellos[client] = hello
             self._nodes[client] = reply.metadata.src_node_id
         return hellos, sorted(set(problems))
+
+    def connected(self, client: int) -> bool:
+        """True for a client that said hello."""
+        return client in self._nodes
 
     def messages(self, kind: str, requests: Mapping[int, RecordDict], round: int) -> list[Message]:
         """One message to each client of `requests`."""

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from common import keys
 from common.data.splits import is_future
-from common.privacy.report import client_epsilon
+from common.privacy.report import client_epsilon, finite
 from common.protocol import COEFFICIENTS, MODEL, REPLY, REQUEST
 from common.rules import Rules
 from server_app.checkpoint import load_checkpoint
@@ -24,7 +24,7 @@ from server_app.federation import Federation, FederationError
 from server_app.receiver import Receiver
 from server_app.results import RunFolder
 from server_app.state import ServerState
-from server_app.summary import write_generator, write_ledger
+from server_app.summary import update_summary, write_generator, write_ledger
 
 log = logging.getLogger("papfl.server")
 REPORT = "personalization.json"
@@ -47,9 +47,14 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
     )
     state.ledger = restored.ledger
     for fact in state.journal.read():  # an interrupted personalisation: its contexts are spent
-        state.record(0, fact["clients"])
+        if fact["kind"] == "asked" and fact["round"] == 0:
+            state.record(0, fact["clients"])
     federation = Federation(grid, state.settings)
     hellos, problems = federation.whoever_is_there()
+    for client, known in folder.read_clients().items():
+        if client in hellos and bytes(hellos[client]["public-key"]) != known:
+            problems.append(f"client {client} is not the one that had this number: it has another key")
+            del hellos[client]
     if not hellos:
         raise FederationError(f"No client can be served: {'; '.join(problems) or 'nobody is connected'}.")
     # Kept until the end: a client repeats its bytes for the server that asked, and for no other.
@@ -74,14 +79,18 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
             str(client): {
                 "status": status,
                 "joined_later": client in new,
-                "epsilon": client_epsilon(state.ledger, client, state.settings),
+                "epsilon": finite(client_epsilon(state.ledger, client, state.settings)),
             }
             for client, status in sorted(clients.items())
         },
         "problems": problems,
     }
     folder.write_json(REPORT, report)
-    folder.server_key.unlink(missing_ok=True)
+    folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
+    update_summary(state)
+    # A client whose context was asked for and did not arrive repeats its bytes for this key and for no other.
+    if all(event.client in state.generator.contexts for event in state.ledger.events if event.round == 0):
+        folder.server_key.unlink(missing_ok=True)
     return report
 
 

@@ -77,15 +77,17 @@ def _recover(
             asked.pop(round, None)
             last = round
     lost = {
-        round: frozenset(client for client in clients if not _can_repeat(state, hellos[client], client, round))
+        round: frozenset(client for client in clients if not _can_repeat(state, hellos.get(client), client, round))
         for round, clients in asked.items()
     }
     return Recovered(last, lost)
 
 
-def _can_repeat(state: ServerState, hello: Mapping[str, Any], client: int, round: int) -> bool:
+def _can_repeat(state: ServerState, hello: Mapping[str, Any] | None, client: int, round: int) -> bool:
     """True if asking again brings the same bytes: the client's own ledger is still there, or the run is deterministic
     (a fresh ledger then computes the same bytes)."""
+    if hello is None:  # a future client that is not connected now
+        return False
     if state.settings.deterministic:
         return True
     earlier = sum(event.round < round for event in state.ledger.of(client))

@@ -112,6 +112,18 @@ class RunFolder:
             return ""
         return str(json.loads(self.failure.read_text())["message"])
 
+    def write_clients(self, keys: dict[int, bytes]) -> None:
+        """Public keys of the run's clients, beside those that are known: who a number belongs to."""
+        known = {**self.read_clients(), **keys}
+        self.write_json("clients.json", {str(client): key.hex() for client, key in sorted(known.items())})
+
+    def read_clients(self) -> dict[int, bytes]:
+        """What `write_clients` wrote; empty before."""
+        path = self.path / "clients.json"
+        if not path.exists():
+            return {}
+        return {int(client): bytes.fromhex(key) for client, key in json.loads(path.read_text()).items()}
+
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file of the folder, atomically."""
         write_atomically(self.path / name, json.dumps(value, indent=2, allow_nan=False).encode() + b"\n")

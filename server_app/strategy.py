@@ -155,12 +155,14 @@ class PersonalizedStrategy(Strategy):
         requests = {
             client: RecordDict({COEFFICIENTS: ArrayRecord([generator.coefficients(client)]), REQUEST: ConfigRecord()})
             for client in sorted(generator.contexts)
+            if self._federation.connected(client)
         }
         return self._federation.messages(MessageType.EVALUATE, requests, server_round)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Seen and Future accuracy into the round's metrics."""
-        collected = self._federation.collect(replies, self.state.generator.contexts, server_round)
+        asked = [client for client in self.state.generator.contexts if self._federation.connected(client)]
+        collected = self._federation.collect(replies, asked, server_round)
         self._row.update(metrics.evaluation(collected, self.settings))
         return None
 

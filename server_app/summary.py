@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import torch
@@ -62,10 +63,19 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
         "seconds": sum(row["seconds"] for row in rows),
         "generator_digest": hashlib.sha256(generator).hexdigest(),
     }
-    folder.write_json("summary.json", summary)
+    folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
     # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.
     folder.server_key.unlink(missing_ok=True)
+    folder.write_json("summary.json", summary)
     return summary
+
+
+def update_summary(state: ServerState) -> None:
+    """Privacy and generator of a finished run's summary, after contexts were added to it."""
+    summary = json.loads(state.folder.summary.read_text())
+    summary["privacy"] = privacy_report(state.ledger, state.settings)
+    summary["generator_digest"] = hashlib.sha256(_generator_bytes(state)).hexdigest()
+    state.folder.write_json("summary.json", summary)
 
 
 def write_ledger(state: ServerState) -> None:

@@ -165,5 +165,7 @@ def _read_folder(path: Path, spec: DatasetSpec, names: tuple[str, ...], classes:
         except (OSError, UnidentifiedImageError, ValueError) as error:
             raise DataError(f"{path / name} cannot be read as an image: {error}.") from None
         images[row] = pixels.reshape(height, width, channels).transpose(2, 0, 1) / np.float32(255.0)
-    labels = np.array([classes.index(name.split("/", 1)[0]) for name in names], np.int64)
+    labels = _labels(
+        np.array([classes.index(name.split("/", 1)[0]) for name in names]), spec, len(names), f"{path}: labels"
+    )
     return OwnRecords(names, images, labels)

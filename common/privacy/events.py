@@ -75,6 +75,10 @@ class Ledger:
         """Append releases. Call before the release is made: a failed release counts as spent."""
         self._events.extend(events)
 
+    def clients(self) -> set[int]:
+        """Clients with a release."""
+        return {event.client for event in self.events}
+
     def of(self, client: int) -> list[GaussianRelease]:
         """The releases of one client."""
         return [event for event in self._events if event.client == client]

@@ -42,23 +42,26 @@ def outside_epsilon(settings: Settings) -> list[str]:
     return items
 
 
-def _json(epsilon: float) -> float | None:
+def finite(epsilon: float) -> float | None:
     """JSON has no infinity: None stands for "no guarantee"."""
     return epsilon if math.isfinite(epsilon) else None
 
 
 def privacy_report(ledger: Ledger, settings: Settings) -> dict[str, Any]:
     """ε of every client and the maxima, from the ledger: what was spent, whatever was planned. None: unbounded."""
-    epsilons = {client: client_epsilon(ledger, client, settings) for client in range(settings.num_clients)}
+    epsilons = {
+        client: client_epsilon(ledger, client, settings)
+        for client in sorted({*range(settings.num_clients), *ledger.clients()})
+    }
     participating = [value for client, value in epsilons.items() if not is_future(settings, client)]
     future = [value for client, value in epsilons.items() if is_future(settings, client)]
     return {
         "guarantee": guarantee(settings),
         "accountant": settings.accountant,
         "delta": settings.delta,
-        "epsilon": _json(max(epsilons.values(), default=0.0)),
-        "epsilon_participating": _json(max(participating, default=0.0)),
-        "epsilon_future": _json(max(future, default=0.0)),
-        "epsilon_per_client": {str(client): _json(value) for client, value in epsilons.items()},
+        "epsilon": finite(max(epsilons.values(), default=0.0)),
+        "epsilon_participating": finite(max(participating, default=0.0)),
+        "epsilon_future": finite(max(future, default=0.0)),
+        "epsilon_per_client": {str(client): finite(value) for client, value in epsilons.items()},
         "outside_epsilon": outside_epsilon(settings),
     }

@@ -226,10 +226,40 @@ def test_bad_node_configuration_is_refused_by_name(node):
         node_policy(node)
 
 
-@pytest.mark.parametrize("node", [{"max-epsilon": 8.0}, {"data": "/data.npz"}])
-def test_a_budget_or_own_records_need_a_ledger_that_outlives_the_run(node):
-    with pytest.raises(ValueError, match="state-dir"):
+@pytest.mark.parametrize(
+    ("node", "missing"),
+    [
+        ({"max-epsilon": 8.0}, "state-dir"),
+        ({"data": "/data.npz"}, "state-dir"),
+        ({"data": "/data.npz", "state-dir": "/state"}, "max-epsilon"),
+    ],
+)
+def test_own_records_need_a_budget_and_a_budget_a_ledger_that_outlives_the_run(node, missing):
+    with pytest.raises(ValueError, match=f"{missing} must be given"):
         node_policy(node)
+
+
+@pytest.mark.parametrize("key", ["state-dir", "data"])
+@pytest.mark.parametrize("path", ["state", "~/state", "./state"])
+def test_places_must_be_absolute(key, path):
+    """From another working directory or home a relative path is another ledger: an empty one."""
+    with pytest.raises(ValueError, match=f"{key} must be an absolute path"):
+        node_policy({"state-dir": "/state", "max-epsilon": 8.0, key: path})
+
+
+def test_public_noise_is_booked_as_none(tiny):
+    party = Party(tiny(num_rounds=12))
+    party.ask(party.rounds[0])
+    assert [event.noise_stddev for event in party.events] == [0.0]
+    assert party.events[0].rho == float("inf")
+
+
+def test_a_deployed_node_sends_nothing_without_noise(tiny):
+    party = Party(
+        tiny(num_rounds=12, noise_stddev=0.0, deterministic=False), policy=node_policy({"state-dir": "/state"})
+    )
+    assert refusal(party.ask, party.rounds[0]) == Refusal.BUDGET
+    assert party.events == []
 
 
 def test_a_node_must_say_who_it_is():

@@ -245,3 +245,21 @@ def test_creating_again_changes_nothing(ledger):
     spend(ledger, 1)
     ledger.create()
     assert len(ledger.events()) == 1
+
+
+def test_two_runs_on_single_records_count_for_all_records(ledger):
+    """Position 3 of one run may be position 8 of the next: what each spent on some records adds up."""
+    ledger.commit("first", "a", release(1, records=(3,)), accept)
+    one = worst_record_rho(ledger.events())
+    ledger.commit("second", "b", release(1, records=(8,)), accept)
+    assert worst_record_rho(ledger.events()) == pytest.approx(2 * one)
+    assert [event.records for event in ledger.events("second")] == [(8,)]
+
+
+def test_releases_that_a_server_proves_are_added_once(ledger):
+    spend(ledger, 0)
+    assert ledger.add("r", [release(0), release(1), release(2)]) == 2
+    assert ledger.add("r", [release(0), release(1), release(2)]) == 0
+    assert [event.round for event in ledger.events("r")] == [0, 1, 2]
+    with pytest.raises(RequestRefused):
+        ledger.stored("r", "r-1", 1)

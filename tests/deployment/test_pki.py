@@ -60,6 +60,18 @@ def test_renewing_the_server_certificate_keeps_the_authority(layout):
     assert layout.ca.read_bytes() == authority
 
 
+def test_private_halves_may_live_elsewhere(layout):
+    """The authority's key offline, a node's key with its holder: adding a node still works."""
+    initialise(layout, nodes=2)
+    layout.ca_key.unlink()
+    layout.node_key(0).unlink()
+    assert initialise(layout, nodes=3) == [layout.node_key(2), layout.node_key(2).with_suffix(".pub")]
+    layout.server_key.unlink()
+    layout.server_certificate.unlink()
+    with pytest.raises(ValueError, match="kept offline"):
+        initialise(layout, nodes=3)
+
+
 def test_node_keys_are_pairs_in_openssh_format(layout):
     initialise(layout, nodes=2)
     for node in (0, 1):
@@ -74,11 +86,12 @@ def test_services_of_the_nodes(layout):
     initialise(layout, nodes=3)
     write_services(layout, 3)
     services = yaml.safe_load(layout.compose.read_text())["services"]
+    assert services.pop("superlink") == {"networks": ["server", "uplink-0", "uplink-1", "uplink-2"]}
     assert sorted(services) == sorted(f"{kind}-{node}" for kind in ("supernode", "clientapp") for node in range(3))
     for node in range(3):
         supernode, clientapp = services[f"supernode-{node}"], services[f"clientapp-{node}"]
         assert f"partition-id={node} num-partitions=3" in supernode["command"]
-        assert f"node-{node}" in supernode["networks"]
+        assert supernode["networks"] == [f"uplink-{node}", f"node-{node}"]  # nodes don't reach each other
         assert clientapp["networks"] == [f"node-{node}"]  # only the SuperNode reaches the SuperLink
         assert f"state-{node}:/state" in clientapp["volumes"]
 

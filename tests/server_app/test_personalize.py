@@ -210,3 +210,67 @@ def test_a_second_run_over_the_same_records_adds_up(settings, nodes):
     assert summary["failed_replies"] > 0
     rows = ledger(nodes, 0)
     assert {run for run, _ in rows} == {"own", "second"}
+
+
+def test_a_model_goes_to_the_holder_that_had_the_number(settings, nodes, tmp_path):
+    """Holder 2 claims to be client 0: refused while 0 is away, and both are left out while both are there."""
+    training, later = settings(), settings(task="personalize")
+    server.run(grid(training, nodes, range(5)), training)
+    alone = grid(later, nodes, [2])
+    alone.contexts[1000 + 7 * 2].node_config["partition-id"] = 0
+    with pytest.raises(FederationError, match="client 0 .* another key"):
+        server.give_models(alone, later)
+    both = grid(later, nodes, [0, 1, 2])
+    both.contexts[1000 + 7 * 2].node_config["partition-id"] = 0
+    report = server.give_models(both, later)
+    assert list(report["clients"]) == ["1"]
+    assert "two clients claim partition-id 0" in report["problems"]
+    assert not models(nodes, 2).exists()
+
+
+def test_a_late_reply_of_a_newcomer_is_repeated_for_the_same_server_key(settings, nodes, monkeypatch):
+    """The context was released and lost on the way: the next personalisation gets the same bytes."""
+    training, later = settings(), settings(task="personalize")
+    server.run(grid(training, nodes, range(5)), training)
+    from server_app import personalize as module
+
+    original = module.ask_for_contexts
+
+    def lose(state, federation, receiver, clients):
+        contexts, replies = original(state, federation, receiver, clients)
+        replies.reject(5, "no reply within 600 s")
+        contexts.pop(5)
+        return contexts, replies
+
+    monkeypatch.setattr(module, "ask_for_contexts", lose)
+    report = server.give_models(grid(later, nodes, range(6)), later)
+    assert "no reply" in report["clients"]["5"]["status"]
+    assert RunFolder(training).server_key.exists()
+    monkeypatch.undo()
+    report = server.give_models(grid(later, nodes, range(6)), later)
+    assert report["clients"]["5"]["status"] == "delivered"
+    assert len(ledger(nodes, 5)) == 1
+    assert not RunFolder(training).server_key.exists()
+    summary = json.loads(RunFolder(training).summary.read_text())
+    assert summary["privacy"]["epsilon_per_client"]["5"] == pytest.approx(report["clients"]["5"]["epsilon"])
+
+
+def test_a_future_client_that_is_away_does_not_stop_a_resumed_run(settings, nodes, monkeypatch):
+    from server_app.state import ServerState
+
+    training = settings(num_rounds=6, checkpoint_every=2)
+    original = ServerState.accept
+
+    def die(self, round, *arguments):
+        if round == 4:
+            raise KeyboardInterrupt
+        return original(self, round, *arguments)
+
+    monkeypatch.setattr(ServerState, "accept", die)
+    with pytest.raises(KeyboardInterrupt):
+        server.run(grid(training, nodes, range(6)), training)
+    monkeypatch.undo()
+    again = settings(num_rounds=6, checkpoint_every=2, resume=True)
+    summary = server.run(grid(again, nodes, range(5)), again)
+    assert summary["accuracy"]["round"] == 6
+    assert summary["failed_replies"] == 0
