@@ -75,7 +75,8 @@ def _table3() -> list[Cell]:
 
 
 def _context_noise() -> list[Cell]:
-    """The context's signal-to-noise alone: σ_g stays the paper's, σ_c falls, and the reported ε rises with it."""
+    """The context's signal-to-noise alone: σ_g stays the paper's, σ_c falls, and the reported ε rises with it. The ratio 1 is
+    Table 1's run."""
     return [
         {
             "dataset": dataset,
@@ -85,7 +86,7 @@ def _context_noise() -> list[Cell]:
             "noise-stddev": PAPER_NOISE,
         }
         for dataset in DATASETS
-        for ratio in (1.0, 0.3, 0.1)
+        for ratio in (0.3, 0.1)
     ]
 
 

@@ -57,7 +57,7 @@ REASONS = (
         "σ_c alone divided by ten, σ_g kept (ε rises accordingly)",
         "future",
         (
-            {"variant": "ours", "channel": "dg", "context_noise_ratio": 1.0},
+            {"variant": "ours", "channel": "dg"},
             {"variant": "ours", "channel": "dg", "context_noise_ratio": 0.1},
         ),
     ),
