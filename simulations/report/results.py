@@ -105,7 +105,3 @@ class Results:
             if record["settings"].get("context-noise-ratio") == ratio
             and record["settings"].get("dataset", _DEFAULTS["dataset"]) == dataset
         ]
-
-    def values(self, key: str) -> list[Any]:
-        """The values that a setting takes in any record, ascending."""
-        return sorted({record["settings"].get(key, _DEFAULTS[key]) for record in self.records}, key=str)
