@@ -12,34 +12,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from common import validation
 from common.presets import PRESETS
+from common.setting_fields import check_field, choice_field, flag_field, float_field, int_field, key_of, text_field
 
 AUTO = "auto"
-
-
-def _choice(default: str, choices: tuple[str, ...], help: str, group: str) -> Any:
-    return field(default=default, metadata={"kind": "choice", "choices": choices, "help": help, "group": group})
-
-
-def _text(default: str, help: str, group: str) -> Any:
-    return field(default=default, metadata={"kind": "text", "help": help, "group": group})
-
-
-def _flag(default: bool, help: str, group: str) -> Any:
-    return field(default=default, metadata={"kind": "flag", "help": help, "group": group})
-
-
-def _int(default: int, help: str, group: str, **bounds: int) -> Any:
-    return field(default=default, metadata={"kind": "int", "bounds": bounds, "help": help, "group": group})
-
-
-def _float(default: float | None, help: str, group: str, **bounds: float) -> Any:
-    """A number; a default of None stands for "auto"."""
-    return field(default=default, metadata={"kind": "float", "bounds": bounds, "help": help, "group": group})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,59 +26,61 @@ class Settings:
     """All settings of one run. Field names are the keys of the run configuration with `_` for `-`."""
 
     # What to run, and where things go.
-    preset: str = _choice("paper", tuple(PRESETS), "named set of values for settings left at their default", "run")
-    run_name: str = _text("", "directory of the results below out-dir; empty: made from the main settings", "run")
-    out_dir: str = _text(
+    preset: str = choice_field("paper", tuple(PRESETS), "named set of values for settings left at their default", "run")
+    run_name: str = text_field("", "directory of the results below out-dir; empty: made from the main settings", "run")
+    out_dir: str = text_field(
         "~/papfl-runs", "where results are written (absolute: a server's working directory is its own)", "run"
     )
-    data_dir: str = _text("~/.cache/papfl", "cache of the data sets", "run")
-    seed: int = _int(
+    data_dir: str = text_field("~/.cache/papfl", "cache of the data sets", "run")
+    seed: int = int_field(
         41,
         "public seed of schedule, partition, reference parameters, basis and generator",
         "run",
         at_least=0,
         at_most=2**63 - 1,
     )
-    deterministic: bool = _flag(False, "derive noise and keys from the seed: reproduction only, no privacy", "run")
-    device: str = _choice("cpu", ("cpu", "cuda"), "where tensors live; bit-identity is claimed for cpu only", "run")
-    diagnostics: str = _choice(
+    deterministic: bool = flag_field(False, "derive noise and keys from the seed: reproduction only, no privacy", "run")
+    device: str = choice_field(
+        "cpu", ("cpu", "cuda"), "where tensors live; bit-identity is claimed for cpu only", "run"
+    )
+    diagnostics: str = choice_field(
         "public-data",
         ("public-data", "off"),
         "noiseless per-round diagnostics lie outside epsilon: only for public data",
         "run",
     )
-    resume: bool = _flag(False, "continue the unfinished run of this name", "run")
-    tensorboard: bool = _flag(True, "write TensorBoard events beside the results", "run")
-    evaluate_every: int = _int(
+    resume: bool = flag_field(False, "continue the unfinished run of this name", "run")
+    tensorboard: bool = flag_field(True, "write TensorBoard events beside the results", "run")
+    evaluate_every: int = int_field(
         50, "rounds between evaluations; the last round is always evaluated; 0: only the last", "run", at_least=0
     )
-    geometry_every: int = _int(
+    geometry_every: int = int_field(
         10, "rounds between traces of the hidden states and the update kernel (eq. 9); 0: none", "run", at_least=0
     )
-    checkpoint_every: int = _int(
+    checkpoint_every: int = int_field(
         25, "rounds between checkpoints; rounds between them are journalled", "run", at_least=1
     )
-    round_timeout: float = _float(600.0, "seconds to wait for the replies of a round", "run", above=0.0)
-    federation_timeout: float = _float(60.0, "seconds to wait until all clients have joined", "run", above=0.0)
-    require_future: bool = _flag(
+    round_timeout: float = float_field(600.0, "seconds to wait for the replies of a round", "run", above=0.0)
+    federation_timeout: float = float_field(60.0, "seconds to wait until all clients have joined", "run", above=0.0)
+    require_future: bool = flag_field(
         True, "wait for future clients too; if not, those that join later are served by papfl personalize", "run"
     )
-    task: str = _choice(
+    task: str = choice_field(
         "train",
         ("train", "personalize"),
         "train, or give every connected client of a finished run its model (papfl personalize)",
         "run",
     )
-    max_failed_rounds: int = _int(
+    max_failed_rounds: int = int_field(
         3, "consecutive rounds without any accepted reply before the run is aborted", "run", at_least=1
     )
 
     # Who takes part.
-    num_participating: int = _int(40, "clients that train", "federation", at_least=1)
-    num_future: int = _int(10, "clients that only release a context and receive a model", "federation", at_least=0)
-    num_rounds: int = _int(500, "communication rounds", "federation", at_least=1)
-    clients_per_round: int = _int(2, "clients scheduled in a round", "federation", at_least=1)
-    schedule: str = _choice(
+    num_participating: int = int_field(40, "clients that train", "federation", at_least=1)
+    num_future: int = int_field(10, "clients that only release a context and receive a model", "federation", at_least=0)
+    num_rounds: int = int_field(500, "communication rounds", "federation", at_least=1)
+    clients_per_round: int = int_field(2, "clients scheduled in a round", "federation", at_least=1)
+    schedule: str = choice_field(
         "uniform",
         ("uniform", "balanced"),
         "uniform draws (paper), or participation counts that differ by at most one",
@@ -107,67 +88,67 @@ class Settings:
     )
 
     # Data and its partition.
-    dataset: str = _choice(
+    dataset: str = choice_field(
         "mnist",
         ("mnist", "cifar10", "own"),
         "official training split of this data set, or own: every node brings records of its own (docs/deployment.md)",
         "data",
     )
-    image_shape: str = _text("1,28,28", "channels,height,width of the records where dataset is own", "data")
-    num_classes: int = _int(10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2)
-    records_per_client: int = _int(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
-    dirichlet_alpha: float = _float(
+    image_shape: str = text_field("1,28,28", "channels,height,width of the records where dataset is own", "data")
+    num_classes: int = int_field(10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2)
+    records_per_client: int = int_field(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
+    dirichlet_alpha: float = float_field(
         0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0
     )
-    train_fraction: float = _float(
+    train_fraction: float = float_field(
         0.8, "share of a participating client's records that train; the rest evaluates", "data", above=0.0, below=1.0
     )
-    input_scaling: str = _choice(
+    input_scaling: str = choice_field(
         "unit", ("unit", "standardized"), "model input: x/255 (paper), or standardised by public constants", "data"
     )
 
     # Personal model and coefficient space.
-    model: str = _choice("lenet", ("lenet",), "architecture of the personal model", "model")
-    reference_scale: float = _float(
+    model: str = choice_field("lenet", ("lenet",), "architecture of the personal model", "model")
+    reference_scale: float = float_field(
         1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0
     )
-    basis: str = _choice(
+    basis: str = choice_field(
         "fold",
         ("fold", "dct", "dense"),
         "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)",
         "model",
     )
-    num_coefficients: int = _int(16384, "k, dimension of the adaptation subspace", "model", at_least=1)
+    num_coefficients: int = int_field(16384, "k, dimension of the adaptation subspace", "model", at_least=1)
 
     # Private context.
-    context_records: int = _int(333, "m_c, records behind one context", "context", at_least=1)
-    context_grid: int = _int(
+    context_records: int = int_field(333, "m_c, records behind one context", "context", at_least=1)
+    context_grid: int = int_field(
         1,
         "p: feature groups are channels x p x p patches; 1: whole channels (paper)",
         "context",
         at_least=1,
         at_most=64,
     )
-    context_sensitivity: str = _choice(
+    context_sensitivity: str = choice_field(
         "paper", ("paper", "tight"), "2/m_c as published, or 1/m_c, the diameter of the range of phi", "context"
     )
-    context_center: str = _text(
+    context_center: str = text_field(
         "", "public centre for phi: 'mu,nu' for all groups, or 2s numbers; empty: none (paper)", "context"
     )
-    context_radius: float = _float(
+    context_radius: float = float_field(
         0.0,
         "phi is clipped to this radius around context-center; 0: not clipped (paper)",
         "context",
         at_least=0.0,
         at_most=1.0,
     )
-    context_entry: str = _choice(
+    context_entry: str = choice_field(
         "raw", ("raw", "standardized"), "how cached contexts enter the generator; free post-processing", "context"
     )
-    context_gain: float = _float(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
+    context_gain: float = float_field(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
 
     # Generator and its optimiser (on the server).
-    variant: str = _choice(
+    variant: str = choice_field(
         "ours",
         (
             "ours",
@@ -184,42 +165,46 @@ class Settings:
         "map from context to coefficients: the method, its comparators, the geometry controls, every client alone (docs/method.md, section 8)",
         "generator",
     )
-    replay_gains: str = _text("", "metrics.jsonl of the factorized-u0 run whose gains replay-u0 replays", "generator")
-    hidden_dim: int = _int(100, "r, width of the hidden state", "generator", at_least=1)
-    activation: str = _choice(
+    replay_gains: str = text_field(
+        "", "metrics.jsonl of the factorized-u0 run whose gains replay-u0 replays", "generator"
+    )
+    hidden_dim: int = int_field(100, "r, width of the hidden state", "generator", at_least=1)
+    activation: str = choice_field(
         "tanh",
         ("tanh", "relu", "gelu"),
         "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded",
         "generator",
     )
-    output_init: str = _choice(
+    output_init: str = choice_field(
         "zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator"
     )
-    server_optimizer: str = _choice("sgd", ("sgd", "adam"), "optimiser of eq. 6; plain SGD is the paper's", "generator")
-    server_momentum: float = _float(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
-    learning_rate: float | None = _float(None, "eta; auto: 0.2 for CIFAR-10, else 0.1", "generator", above=0.0)
-    learning_rate_schedule: str = _choice(
+    server_optimizer: str = choice_field(
+        "sgd", ("sgd", "adam"), "optimiser of eq. 6; plain SGD is the paper's", "generator"
+    )
+    server_momentum: float = float_field(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
+    learning_rate: float | None = float_field(None, "eta; auto: 0.2 for CIFAR-10, else 0.1", "generator", above=0.0)
+    learning_rate_schedule: str = choice_field(
         "constant", ("constant", "cosine", "linear"), "eta over the rounds; cosine and linear fall to zero", "generator"
     )
 
     # Privacy.
-    epsilon: float = _float(16.0, "privacy budget of every client", "privacy", above=0.0)
-    delta: float = _float(1e-5, "delta of (epsilon, delta)", "privacy", above=0.0, below=1.0)
-    accountant: str = _choice(
+    epsilon: float = float_field(16.0, "privacy budget of every client", "privacy", above=0.0)
+    delta: float = float_field(1e-5, "delta of (epsilon, delta)", "privacy", above=0.0, below=1.0)
+    accountant: str = choice_field(
         "rdp", ("rdp", "gdp"), "closed-form Renyi conversion of eq. 7 (paper), or exact Gaussian DP", "privacy"
     )
-    noise_stddev: float | None = _float(
+    noise_stddev: float | None = float_field(
         None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0
     )
-    context_noise_ratio: float | None = _float(
+    context_noise_ratio: float | None = float_field(
         None, "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)", "privacy", above=0.0
     )
-    t_max_override: int = _int(
+    t_max_override: int = int_field(
         0, "calibrate for this many participations instead of the schedule's maximum; 0: off", "privacy", at_least=0
     )
-    clip_norm: float = _float(1.0, "C_g, bound on one record's coefficient gradient", "privacy", above=0.0)
-    batch_records: int = _int(333, "m_g, records in a batch and fixed denominator", "privacy", at_least=1)
-    batch_schedule: str = _choice(
+    clip_norm: float = float_field(1.0, "C_g, bound on one record's coefficient gradient", "privacy", above=0.0)
+    batch_records: int = int_field(333, "m_g, records in a batch and fixed denominator", "privacy", at_least=1)
+    batch_schedule: str = choice_field(
         "uniform",
         ("uniform", "cyclic"),
         "fresh draw each round (paper), or cyclic batches accounted per record",
@@ -227,27 +212,27 @@ class Settings:
     )
 
     # Uplink.
-    channel: str = _choice(
+    channel: str = choice_field(
         "lrsuq",
         ("lrsuq", "dg", "dg-q12"),
         "exact Gaussian channel at a fraction of a bit per coordinate, float32, or 12 bits after the noise",
         "channel",
     )
-    block_size: int = _int(
+    block_size: int = int_field(
         4,
         "coordinates that lrsuq quantises together: 4 (D4 lattice, paper) or 1 (layered dither)",
         "channel",
         at_least=1,
         at_most=4,
     )
-    lrsuq_padding: int = _int(
+    lrsuq_padding: int = int_field(
         0,
         "lrsuq payloads are padded to a multiple of this many bytes; 0: not padded",
         "channel",
         at_least=0,
         at_most=2**20,
     )
-    lrsuq_public_scale: float = _float(
+    lrsuq_public_scale: float = float_field(
         0.0,
         "public guess of the update's coordinates in sigmas instead of a header that depends on them; 0: off",
         "channel",
@@ -257,7 +242,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
-            _check(spec, getattr(self, spec.name))
+            check_field(spec, getattr(self, spec.name))
         self._check_together()
 
     def _check_together(self) -> None:
@@ -339,7 +324,7 @@ class Settings:
         Raises:
             ValueError: unknown key, wrong type, or value out of range, naming the setting.
         """
-        specs = {_key(spec.name): spec for spec in dataclasses.fields(cls)}
+        specs = {key_of(spec.name): spec for spec in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         for key, value in config.items():
             if key not in specs:
@@ -364,7 +349,7 @@ class Settings:
         The preset is "paper", which changes nothing: its values are resolved already.
         """
         values = {**dataclasses.asdict(self), "preset": "paper"}
-        return {_key(name): AUTO if value is None else value for name, value in values.items()}
+        return {key_of(name): AUTO if value is None else value for name, value in values.items()}
 
     def changed(self) -> dict[str, Any]:
         """The part of `to_config` that differs from the defaults."""
@@ -392,23 +377,3 @@ class Settings:
         }
         kept = {key: value for key, value in self.changed().items() if key not in outside}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _check(spec: dataclasses.Field[Any], value: Any) -> None:
-    meta = spec.metadata
-    name = _key(spec.name)
-    if meta["kind"] == "choice":
-        validation.one_of(name, value, meta["choices"])
-    elif meta["kind"] == "flag":
-        validation.boolean(name, value)
-    elif meta["kind"] == "int":
-        validation.integer(name, value, **meta["bounds"])
-    elif meta["kind"] == "float":
-        if not (value is None and spec.default is None):
-            validation.number(name, value, **meta["bounds"])
-    elif not isinstance(value, str):
-        raise ValueError(f"{name} must be a string. Received {value!r}.")
