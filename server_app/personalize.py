@@ -24,7 +24,7 @@ from server_app.federation import Federation, FederationError
 from server_app.receiver import Receiver
 from server_app.results import RunFolder
 from server_app.state import ServerState
-from server_app.summary import update_summary, write_generator, write_ledger
+from server_app.summary import update_summary
 
 log = logging.getLogger("papfl.server")
 REPORT = "personalization.json"
@@ -67,8 +67,7 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
         clients |= {client: f"no context: {reason}" for client, reason in replies.failed.items()}
         state.generator.set_contexts({**state.generator.contexts, **contexts})
         state.checkpoint(restored.round)
-        write_ledger(state)
-        write_generator(state)
+        update_summary(state)
     clients |= _send_models(state, federation, hellos, restored.round)
     for client in sorted(set(hellos) - set(clients)):
         clients[client] = "no context: its release was lost in training, and there is only one"
@@ -87,7 +86,6 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
     }
     folder.write_json(REPORT, report)
     folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
-    update_summary(state)
     # A client whose context was asked for and did not arrive repeats its bytes for this key and for no other.
     if all(event.client in state.generator.contexts for event in state.ledger.events if event.round == 0):
         folder.server_key.unlink(missing_ok=True)

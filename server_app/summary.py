@@ -71,10 +71,12 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
 
 
 def update_summary(state: ServerState) -> None:
-    """Privacy and generator of a finished run's summary, after contexts were added to it."""
+    """Ledger, generator and their part of a finished run's summary, after contexts were added to it."""
+    write_ledger(state)
+    generator = write_generator(state)
     summary = json.loads(state.folder.summary.read_text())
     summary["privacy"] = privacy_report(state.ledger, state.settings)
-    summary["generator_digest"] = hashlib.sha256(_generator_bytes(state)).hexdigest()
+    summary["generator_digest"] = hashlib.sha256(generator).hexdigest()
     state.folder.write_json("summary.json", summary)
 
 

@@ -1,6 +1,7 @@
 """Fixtures: a small, fast, real run on the real MNIST; the data set is fetched once."""
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,24 @@ def tiny(tmp_path, data_dir):
         return Settings(**(values | changes))
 
     return make
+
+
+@pytest.fixture
+def killed_in_round():
+    """`with killed_in_round(n):` the server dies before it accepts what came back in round n."""
+    from server_app.state import ServerState
+
+    original = ServerState.accept
+
+    @contextmanager
+    def killed(wanted):
+        def die(self, round, *arguments):
+            if round == wanted:
+                raise KeyboardInterrupt
+            return original(self, round, *arguments)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(ServerState, "accept", die)
+            yield
+
+    return killed

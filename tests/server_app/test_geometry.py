@@ -72,27 +72,16 @@ def test_traces_come_at_their_cadence_and_change_no_bit(tiny):
     assert all(torch.equal(states[0][name], states[2][name]) for name in states[0])
 
 
-def test_a_resumed_run_measures_rotation_from_the_first_state(tiny, monkeypatch):
+def test_a_resumed_run_measures_rotation_from_the_first_state(tiny, killed_in_round):
     """h_i(0) is the public initial state, not the state at the checkpoint."""
     options = dict(geometry_every=1, num_rounds=4, checkpoint_every=2, learning_rate=5.0)
     whole = tiny(run_name="whole", **options)
     server.run(InProcessGrid(app, whole), whole)
     expected = [row["hidden_rotation"] for row in RunFolder(whole).read_metrics()]
     assert expected[-1] < 0.9999
-    from server_app.state import ServerState
-
-    original = ServerState.accept
-
-    def die(self, round, *arguments):
-        if round == 4:
-            raise KeyboardInterrupt
-        return original(self, round, *arguments)
-
-    monkeypatch.setattr(ServerState, "accept", die)
     broken = tiny(run_name="broken", **options)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_in_round(4):
         server.run(InProcessGrid(app, broken), broken)
-    monkeypatch.undo()
     again = tiny(run_name="broken", resume=True, **options)
     server.run(InProcessGrid(app, again), again)
     assert [row["hidden_rotation"] for row in RunFolder(again).read_metrics()] == expected

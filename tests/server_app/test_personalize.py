@@ -255,21 +255,10 @@ def test_a_late_reply_of_a_newcomer_is_repeated_for_the_same_server_key(settings
     assert summary["privacy"]["epsilon_per_client"]["5"] == pytest.approx(report["clients"]["5"]["epsilon"])
 
 
-def test_a_future_client_that_is_away_does_not_stop_a_resumed_run(settings, nodes, monkeypatch):
-    from server_app.state import ServerState
-
+def test_a_future_client_that_is_away_does_not_stop_a_resumed_run(settings, nodes, killed_in_round):
     training = settings(num_rounds=6, checkpoint_every=2)
-    original = ServerState.accept
-
-    def die(self, round, *arguments):
-        if round == 4:
-            raise KeyboardInterrupt
-        return original(self, round, *arguments)
-
-    monkeypatch.setattr(ServerState, "accept", die)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_in_round(4):
         server.run(grid(training, nodes, range(6)), training)
-    monkeypatch.undo()
     again = settings(num_rounds=6, checkpoint_every=2, resume=True)
     summary = server.run(grid(again, nodes, range(5)), again)
     assert summary["accuracy"]["round"] == 6

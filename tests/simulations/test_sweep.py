@@ -141,25 +141,14 @@ def test_sweep_resumes_lists_failures_and_never_repeats(own_grid, tmp_path, data
 
 
 @pytest.mark.integration
-def test_work_of_another_machine_is_done_again(own_grid, tmp_path, data_dir, monkeypatch):
+def test_work_of_another_machine_is_done_again(own_grid, tmp_path, data_dir, monkeypatch, killed_in_round):
     """A checkpoint of another processor cannot be continued bit for bit: the run starts again and finishes."""
     from server_app import checkpoint
 
     settings = next(s for s in grid(own_grid) if s.variant == "factorized-u0")
     config = {**settings.to_config(), "data-dir": str(data_dir), "checkpoint-every": 2}
-    from server_app.state import ServerState
-
-    original = ServerState.accept
-
-    def die(self, round, *arguments):
-        if round == 3:
-            raise KeyboardInterrupt
-        return original(self, round, *arguments)
-
-    monkeypatch.setattr(ServerState, "accept", die)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_in_round(3):
         worker.execute(config, str(tmp_path / "results"), str(tmp_path / "work"))
-    monkeypatch.undo()
     monkeypatch.setattr(checkpoint, "describe", lambda: {"cpu": "another"})
     worker.execute(config, str(tmp_path / "results"), str(tmp_path / "work"))
     assert len(read_records(tmp_path / "results")) == 1
