@@ -75,7 +75,7 @@ docker-up: docker-image
 docker-run:
 	$(COMPOSE) run --rm control deploy run --folder /deploy --address superlink:8000 --out-dir /results --data-dir /data \
 		--dataset $(DATASET) --num-rounds $(ROUNDS) --run-name $(RUN) \
-		--num-participating $$(( $$(docker ps -q --filter name=supernode- | wc -l) - 1 )) --num-future 1 $(RUN_OPTIONS)
+		--num-participating $$(( $$($(COMPOSE) config --services | grep -c ^supernode-) - 1 )) --num-future 1 $(RUN_OPTIONS)
 
 # Containers and networks go; volumes (ledgers, keys, database) stay.
 docker-down:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import sqlite3
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from client_app.ledger import Check
-from common.files import sync_folder
+from common.files import created_whole
 from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused
 
@@ -60,20 +58,15 @@ class SqliteLedger:
         """Make an empty ledger, unless there is one. It appears whole, so a file without a table is never a new one."""
         if self._path.exists():
             return
-        temporary = self._path.with_name(f".{self._path.name}-{uuid.uuid4().hex}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(temporary, isolation_level=None)
-            database.execute(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-            database.close()
-            with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(temporary, self._path)
-            sync_folder(self._path.parent)
+            with (
+                created_whole(self._path) as temporary,
+                contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as database,
+            ):
+                database.execute(_SCHEMA)
+                database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(self._advice(error)) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def events(self, run: str | None = None) -> list[GaussianRelease]:
         """See `ReleaseLedger.events`."""

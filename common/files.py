@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -15,6 +18,21 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def created_whole(path: Path) -> Iterator[Path]:
+    """Yields a temporary name to write and flush; the file then appears under its own name, unless another process was
+    first. A kill or a full disk in between leaves no half file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(path: Path) -> None:

@@ -6,16 +6,14 @@ the public seed instead, so anyone can recompute them: reproduction only, no pri
 
 from __future__ import annotations
 
-import contextlib
 import os
-import uuid
 from pathlib import Path
 from typing import TypeGuard
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from common.channel.base import EventKeys
-from common.files import sync_folder
+from common.files import created_whole
 from common.randomness import Purpose, derive_key, fresh_key, seed_key
 
 
@@ -46,20 +44,14 @@ def load_or_create(path: Path) -> bytes:
     Raises:
         ValueError: the file doesn't hold 32 bytes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        # It appears whole: a kill or a full disk in between must not leave half a key for ever.
-        temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
-        try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(new_private_key())
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(temporary, path)
-            sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with (
+            created_whole(path) as temporary,
+            os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+        ):
+            file.write(new_private_key())
+            file.flush()
+            os.fsync(file.fileno())
     private = path.read_bytes()
     if len(private) != 32:
         raise ValueError(f"{path} must hold a private key of 32 bytes. Received {len(private)} bytes.")

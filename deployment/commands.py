@@ -100,7 +100,8 @@ def _cli(options: argparse.Namespace) -> Any:
     ca = (options.ca or Layout(options.folder).ca).resolve()
     if not ca.is_file():
         raise ValueError(f"--ca must be a certificate file (papfl deploy init makes one). Received {ca}.")
-    home = Path(os.environ.get("FLWR_HOME", "~/.papfl-flwr")).expanduser()
+    # A folder of our own: the config.toml of an exported FLWR_HOME is somebody else's.
+    home = Path(os.environ.get("FLWR_HOME", "~/.papfl-flwr")).expanduser() / "papfl"
     return FlowerCli(home, options.address, ca)
 
 
@@ -125,6 +126,11 @@ def _local(options: argparse.Namespace, parse: Parse) -> int:
         raise ValueError(
             f"--late <= --future < --nodes must hold. Received {options.late}, {options.future}, {options.nodes}."
         )
+    for name, instead in (("num_rounds", "--rounds"), ("num_participating", "--nodes"), ("num_future", "--future")):
+        if getattr(options, name) is not None:
+            raise ValueError(
+                f"{instead} must be given instead of --{name.replace('_', '-')} here. Received {getattr(options, name)!r}."
+            )
     layout = Layout(options.folder)
     options.num_participating, options.num_future = options.nodes - options.future, options.future
     options.num_rounds = options.rounds

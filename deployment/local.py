@@ -118,10 +118,10 @@ class LocalFederation:
         process.start()
         return process
 
-    def online(self) -> int:
-        """Number of nodes that the SuperLink sees."""
+    def online(self) -> list[str]:
+        """Ids of the nodes that the SuperLink sees."""
         answer = self.flwr.call("supernode", "list", CONNECTION, "--format", "json")
-        return sum(node.get("status") == "online" for node in answer["nodes"])
+        return sorted(str(node["node-id"]) for node in answer["nodes"] if node.get("status") == "online")
 
     def wait_for_nodes(self) -> None:
         """Until every node that was added is online.
@@ -130,9 +130,9 @@ class LocalFederation:
             SuperLinkError: not in time, with the end of the logs.
         """
         deadline = time.monotonic() + _START_SECONDS
-        while self.online() < len(self.nodes):
+        while len(online := self.online()) < len(self.nodes):
             if time.monotonic() > deadline:
-                raise SuperLinkError(f"{self.online()} of {len(self.nodes)} nodes are online:\n{self.log_tail()}")
+                raise SuperLinkError(f"{len(online)} of {len(self.nodes)} nodes are online:\n{self.log_tail()}")
             self.alive()
             time.sleep(1.0)
 

@@ -49,6 +49,7 @@ def test_ledger_show_of_nothing_says_so(tmp_path, capsys):
         (["deploy", "local", "--nodes", "2", "--future", "2"], "--future"),
         (["deploy", "local", "--late", "2"], "--late"),
         (["deploy", "local", "--dataset", "own"], "dataset"),
+        (["deploy", "local", "--num-rounds", "9"], "--rounds"),
         (["deploy", "local", "--epsilon", "-1"], "epsilon"),
         (["deploy", "register"], "--ca"),
         (["personalize", "--run", "none", "--results", "/nowhere", "--ca", __file__], "--run"),

@@ -1,10 +1,12 @@
-"""The containers for real (`make test-docker`): image, four nodes with TLS, a run, parity, a killed node, the end.
+"""The containers for real (`make test-docker`): image, four nodes with TLS, a run, its parity, a cut and a killed node, the end.
 
-Needs Docker with compose. BUILD_OPTIONS goes to `docker build`; DATA is a folder with MNIST, else it is fetched.
+A compose project, ports and volumes of their own: a deployment that runs from here stays as it is. Needs Docker with
+compose. BUILD_OPTIONS goes to `docker build`; DATA is a folder with MNIST, else it is fetched.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -13,12 +15,19 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from common.flower import free_port
 from common.settings import Settings
 from server_app.results import RunFolder
 from simulations.run import run_in_process
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = "papfl-test"
+FILES = ("-f", "docker-compose.yml", "-f", "deploy/nodes.yml")
+SMALL = (
+    "--deterministic true --records-per-client 400 --batch-records 100 --context-records 100 --evaluate-every 0 "
+    "--tensorboard false --channel dg"
+)
 
 
 def call(*command, **environment):
@@ -38,20 +47,18 @@ def running(request):
     if shutil.which("docker") is None:
         pytest.skip("no docker here")
     data = os.environ.get("DATA") or str(Path(os.environ.get("PAPFL_DATA_DIR", "~/.cache/papfl")).expanduser())
-    options = {"DATA": data, "ALLOW_DETERMINISTIC": "true"}
+    options = {
+        "DATA": data, "ALLOW_DETERMINISTIC": "true", "COMPOSE_PROJECT_NAME": PROJECT, "PORT": str(free_port()),
+    }  # fmt: skip
     call("make", "docker-up", "NODES=4", **options)
     yield options
-    call("make", "docker-down", **options)
+    call("docker", "compose", *FILES, "down", "--volumes", **options)
 
 
 def test_run_in_containers_is_the_run_in_process(running, data_dir, tmp_path):
     """Another torch build and another process for everything: parameters agree to 1e-5."""
     name = f"docker-{int(time.time())}"
-    extra = (
-        "--deterministic true --records-per-client 400 --batch-records 100 --context-records 100 --evaluate-every 0 "
-        "--tensorboard false --channel dg"
-    )
-    call("make", "docker-run", "ROUNDS=5", f"RUN={name}", f"RUN_OPTIONS={extra}", **running)
+    call("make", "docker-run", "ROUNDS=5", f"RUN={name}", f"RUN_OPTIONS={SMALL}", **running)
     folder = ROOT / "deploy" / "results" / name
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["failed_replies"] == 0
@@ -66,7 +73,7 @@ def test_run_in_containers_is_the_run_in_process(running, data_dir, tmp_path):
 
 
 def test_containers_have_no_rights(running):
-    names = call("docker", "ps", "--format", "{{.Names}}").split()
+    names = call("docker", "ps", "--filter", f"name={PROJECT}-", "--format", "{{.Names}}").split()
     assert len([name for name in names if "supernode-" in name or "clientapp-" in name]) == 8
     for name in names:
         facts = json.loads(call("docker", "inspect", name))[0]
@@ -78,11 +85,46 @@ def test_containers_have_no_rights(running):
 
 def test_personalize_in_containers(running):
     runs = sorted((ROOT / "deploy" / "results").glob("docker-*/summary.json"), key=lambda path: path.stat().st_mtime)
-    files = ("-f", "docker-compose.yml", "-f", "deploy/nodes.yml")
     output = call(
-        "docker", "compose", *files, "run", "--rm", "control", "personalize", "--folder", "/deploy",
+        "docker", "compose", *FILES, "run", "--rm", "control", "personalize", "--folder", "/deploy",
         "--address", "superlink:8000", "--results", "/results", "--run", runs[-1].parent.name, **running,
     )  # fmt: skip
     assert output.count("delivered") == 4
-    listed = call("docker", "compose", *files, "exec", "clientapp-3", "papfl", "ledger", "show", "/state", **running)
+    listed = call("docker", "compose", *FILES, "exec", "clientapp-3", "papfl", "ledger", "show", "/state", **running)
     assert "1 context, 0 gradient" in listed
+
+
+def test_a_cut_and_a_killed_node_cost_their_replies_and_nothing_else(running):
+    """Node 0 loses its network for 20 seconds, node 1 is killed and started again; the run completes."""
+    name = f"incident-{int(time.time())}"
+    folder = ROOT / "deploy" / "results" / name
+    command = ["make", "docker-run", "ROUNDS=10", f"RUN={name}", f"RUN_OPTIONS={SMALL} --round-timeout 90"]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **running}) as process:
+        wait_for_rounds(folder, 2)
+        node, network = f"{PROJECT}-supernode-0-1", f"{PROJECT}_uplink-0"
+        call("docker", "network", "disconnect", network, node)
+        time.sleep(20)
+        call("docker", "network", "connect", network, node)
+        wait_for_rounds(folder, 5)
+        call("docker", "kill", f"{PROJECT}-supernode-1-1")
+        call("docker", "start", f"{PROJECT}-supernode-1-1")
+        assert process.wait() == 0
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == list(range(1, 11))
+    failed = [client for row in rows for client in row["failed"]]
+    print(f"lost replies: {failed}")
+    assert set(failed) <= {"0", "1"}
+    counted = json.loads((folder / "ledger.json").read_text())
+    for client in range(4):
+        shown = call(
+            "docker", "compose", *FILES, "exec", f"clientapp-{client}", "papfl", "ledger", "show", "/state", **running
+        )
+        spent = int(re.search(rf"{name}: 1 context, (\d+) gradient", shown).group(1))
+        assert spent <= sum(event["client"] == client and event["kind"] == "gradient" for event in counted)
+
+
+def wait_for_rounds(folder, rounds):
+    metrics, deadline = folder / "metrics.jsonl", time.monotonic() + 600
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < rounds:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)

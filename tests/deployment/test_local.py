@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import json
 import shutil
 import socket
 import time
@@ -26,6 +25,7 @@ from deployment.processes import Process
 from deployment.session import node_config, personalize_run
 from server_app.results import RunFolder
 from simulations.run import run_in_process
+from tests.runs import outcome, processes_of
 
 pytestmark = pytest.mark.integration
 
@@ -49,13 +49,6 @@ def finish(federation, settings, seen=lambda: None):
 
     options = dict(results=Path(settings.out_dir), look_after=look_after, log_tail=federation.log_tail)
     return list(follow(federation.flwr, settings, run_id, **options))
-
-
-def outcome(settings):
-    folder = RunFolder(settings)
-    rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
-    summary = json.loads(folder.summary.read_text())
-    return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
 
 
 def test_deployed_and_in_process_runs_are_bit_identical(federation, four, start_nodes, tmp_path):
@@ -102,12 +95,8 @@ def test_no_key_and_no_unnoised_value_is_anywhere_and_a_late_node_gets_its_model
     for node in range(5):
         secrets[(layout.local / f"node-{node}" / "state" / "client.key").read_bytes()] = f"key of node {node}"
     secrets |= {value: name for name, value in unnoised(settings)}
-    assert len(secrets) == 1 + 5 + 5 + 2
-    needles = {
-        form: name
-        for value, name in secrets.items()
-        for form in (value[:32], value[:32].hex().encode(), base64.b64encode(value[:30]).rstrip(b"="))
-    }
+    assert len(secrets) == 1 + 5 + 2 * (5 + 2)
+    needles = {form: name for value, name in secrets.items() for form in spellings(value[:32])}
     searched = 0
     for path in layout.local.rglob("*"):
         if path.is_file() and path.name != "client.key":
@@ -120,18 +109,33 @@ def test_no_key_and_no_unnoised_value_is_anywhere_and_a_late_node_gets_its_model
     assert any(needle in (layout.local / "node-0" / "state" / "client.key").read_bytes() for needle in needles)
 
 
+def spellings(value):
+    """How bytes can stand in a file: raw, hex, and base64 at each of the three alignments, whole groups only."""
+    yield value
+    yield value.hex().encode()
+    yield value.hex().upper().encode()
+    for alphabet in (b"+/", b"-_"):
+        for skip in range(3):
+            whole = (len(value) - skip) // 3 * 3
+            yield base64.b64encode(value[skip : skip + whole], alphabet)
+
+
 def unnoised(settings):
     """Context statistics, and first-round gradients at a = 0, without noise: as clients compute them."""
     space = workspace(settings, Place(Path(settings.data_dir)))
     for client in range(settings.num_clients):
         parts = split(settings, client, len(space.records(client)))
         phi = space.rules.context_map.phi(space.records(client).images[parts.context])
-        yield f"context of {client}", (phi.sum(axis=0) / settings.context_records).tobytes()
+        statistic = phi.sum(axis=0) / settings.context_records
+        yield f"context of {client}", statistic.tobytes()
+        yield f"float32 context of {client}", statistic.astype(np.float32).tobytes()
     for client in space.rules.schedule.clients(1):
         parts = split(settings, client, len(space.records(client)))
         positions = batch(settings, client, 1, 0, parts.train)
         gradient = space.gradient(client, torch.zeros(settings.num_coefficients), positions).gradient.numpy()
-        yield f"gradient of {client}", gradient[int(np.flatnonzero(gradient)[0]) :].tobytes()
+        gradient = gradient[int(np.flatnonzero(gradient)[0]) :]
+        yield f"gradient of {client}", gradient.tobytes()
+        yield f"float32 gradient of {client}", gradient.astype(np.float32).tobytes()
 
 
 def refused(federation, home, *, key, ca):
@@ -157,7 +161,7 @@ def test_only_registered_keys_over_trusted_tls_get_in(federation, layout, tmp_pa
     foreign = Layout(tmp_path / "foreign")
     initialise(foreign, nodes=1)
     key = layout.node_key(5)  # made, never registered
-    known = nodes_of(federation)
+    known = federation.online()
     cases = {
         "[code: 2004]": dict(key=key, ca=layout.ca),
         "[code: 2001]": dict(key=None, ca=layout.ca),
@@ -170,12 +174,7 @@ def test_only_registered_keys_over_trusted_tls_get_in(federation, layout, tmp_pa
     with socket.create_connection(("127.0.0.1", federation.port), 10) as plain:
         plain.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert b"200" not in plain.recv(1024)
-    assert nodes_of(federation) == known
-
-
-def nodes_of(federation):
-    answer = federation.flwr.call("supernode", "list", "papfl", "--format", "json")
-    return sorted(str(node.get("node-id")) for node in answer["nodes"] if node.get("status") == "online")
+    assert federation.online() == known
 
 
 def test_nothing_is_left_running(four, tmp_path, layout):
@@ -188,20 +187,6 @@ def test_nothing_is_left_running(four, tmp_path, layout):
         for node in range(2):
             made.register(node)
             made.add_node(node, node_config(settings, node))
-        deadline = time.monotonic() + 60
-        while len(nodes_of(made)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.5)
-        assert len(nodes_of(made)) == 2
-        assert processes_below(own.local)
-    assert processes_below(own.local) == []
-
-
-def processes_below(folder):
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"FLWR_HOME={folder}".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+        made.wait_for_nodes()
+        assert processes_of(own.local)
+    assert processes_of(own.local) == []

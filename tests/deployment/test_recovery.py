@@ -21,6 +21,7 @@ from deployment.local import LocalFederation
 from deployment.pki import initialise
 from server_app.results import RunFolder
 from simulations.run import run_in_process
+from tests.runs import processes_of
 
 pytestmark = [pytest.mark.recovery, pytest.mark.timeout(1500)]
 
@@ -97,13 +98,15 @@ def kill(process):
     process.signal(signal.SIGKILL)
 
 
-def kill_app(federation, name):
-    """The app's process itself, by its name and FLWR_HOME."""
-    home = f"FLWR_HOME={federation.layout.local}".encode()
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if name.encode() in (path / "cmdline").read_bytes() and home in (path / "environ").read_bytes():
-                os.kill(int(path.name), signal.SIGKILL)
+def kill_app(federation, name, patience=0.0):
+    """The app's process itself, by its name and FLWR_HOME; waits up to `patience` seconds for one."""
+    deadline = time.monotonic() + patience
+    while not (found := processes_of(federation.layout.local, name)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert found, f"no {name} to kill"
+    for process in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_killed_superlink(layout, settings, uninterrupted, start_nodes):
@@ -132,10 +135,24 @@ def test_killed_supernode(layout, settings, start_nodes):
         assert all(set(row["failed"]) <= {"0"} for row in rows)
         assert [len(row["clients"]) + len(row["failed"]) for row in rows] == [2] * ROUNDS
         deadline = time.monotonic() + 150
-        while federation.online() < 4 and time.monotonic() < deadline:  # admitted again
+        while len(federation.online()) < 4 and time.monotonic() < deadline:  # admitted again
             federation.alive()
             time.sleep(1.0)
-        assert federation.online() == 4
+        assert len(federation.online()) == 4
+    check_ledgers(layout, settings)
+
+
+def test_killed_clientapp(layout, settings, start_nodes):
+    """The process that computes a release dies at work: its round goes on without that client, whose release stays spent."""
+    with LocalFederation(layout) as federation:
+        start_nodes(federation, settings, range(4))
+        incident = Incident(settings, lambda: kill_app(federation, "flwr-clientapp", patience=60))
+        rows = run(federation, settings, incident)
+        assert sum(process.starts for process in federation.nodes.values()) == 4
+    lost = [(row["round"], client) for row in rows for client in row["failed"]]
+    # Those of the moment: the clients of one round, never more.
+    assert 0 < len(lost) <= 2
+    assert len({round for round, _ in lost}) == 1
     check_ledgers(layout, settings)
 
 

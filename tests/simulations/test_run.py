@@ -1,7 +1,5 @@
 """One real `flwr run` on Ray: own port and FLWR_HOME, true outcome, and the same bits as in process."""
 
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,29 +9,11 @@ from pathlib import Path
 import pytest
 
 from common.flower import SuperLinkError
-from server_app.results import RunFolder
 from simulations.run import run_in_process, run_on_ray
 from simulations.superlink import LocalSuperLink
+from tests.runs import outcome, processes_of
 
 pytestmark = pytest.mark.integration
-
-
-def outcome(settings):
-    folder = RunFolder(settings)
-    rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
-    summary = json.loads(folder.summary.read_text())
-    return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
-
-
-def processes_of(home):
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"FLWR_HOME={home}".encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return [pid for pid in found if pid != os.getpid()]
 
 
 @pytest.mark.parametrize("channel", ["lrsuq"])

@@ -1,0 +1,28 @@
+"""What tests of whole runs look at: the outcome of a run, and the processes that it has left behind."""
+
+import json
+import os
+from pathlib import Path
+
+from server_app.results import RunFolder
+
+
+def outcome(settings):
+    """Everything of a run that must be equal bit for bit in every backend: metrics without times, ledger, ω, accuracy."""
+    folder = RunFolder(settings)
+    rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
+    summary = json.loads(folder.summary.read_text())
+    return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
+
+
+def processes_of(home, name=""):
+    """Ids of processes whose FLWR_HOME is `home` or below it and whose command line has `name`; not this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment, command = (path / "environ").read_bytes(), (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"FLWR_HOME={home}".encode() in environment and name.encode() in command and int(path.name) != os.getpid():
+            found.append(int(path.name))
+    return found
