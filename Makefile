@@ -9,7 +9,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
+.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
@@ -85,6 +85,11 @@ docker-down:
 test-recovery: install-dev warm-up
 	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
 	$(BIN)/python -m pytest -m recovery -s
+
+# Plants bugs that the field has seen, one at a time, in a copy of the code: a named test must catch each.
+mutants: install-dev warm-up
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/python -m tests.mutants
 
 # The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
 test-docker: install-dev

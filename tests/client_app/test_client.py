@@ -1,15 +1,10 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
-from flwr.app import RecordDict
 
 from client_app.client import PersonalClient
-from client_app.ledger import StateLedger
 from client_app.node import Node
 from client_app.policy import Policy
-from client_app.sources import Place
-from client_app.workspace import workspace
+from client_app.workspace import Workspace
 from common import keys
 from common.channel import ChannelEvent, DirectGaussian, make_channel
 from common.channel.channel_pb2 import Release
@@ -17,41 +12,7 @@ from common.data.splits import split
 from common.keys import deterministic_event_keys, shared_event_keys
 from common.protocol import Refusal, RequestRefused, event_digest
 from common.settings import Settings
-
-SERVER = keys.new_private_key()
-
-
-class Party:
-    """One client with its state, and what the server would send it."""
-
-    def __init__(self, settings, client=0, policy=None):
-        self.settings, self.id = settings, client
-        self.space = workspace(settings, Place(Path(settings.data_dir)))
-        self.state, self.private, self.policy = RecordDict(), keys.new_private_key(), policy
-        self.rounds = [t for t in range(1, settings.num_rounds + 1) if client in self.space.rules.schedule.clients(t)]
-
-    @property
-    def client(self):
-        """As Flower does it: a new object for every message, the state stays."""
-        return PersonalClient(self.space, self.id, StateLedger(self.state), self.private, self.policy)
-
-    @property
-    def events(self):
-        return StateLedger(self.state).events()
-
-    def ask(self, at, coefficients=None, **changes):
-        if coefficients is None:
-            coefficients = np.zeros(self.settings.num_coefficients, np.float32)
-        config = {
-            "round": at,
-            "noise-stddev": self.space.rules.plan.noise_stddev,
-            "public-key": keys.public_key(SERVER),
-        }
-        return self.client.fit([coefficients], config | changes)
-
-    def ask_context(self, **changes):
-        noise = self.space.rules.plan.context_noise_stddev
-        return self.client.context({"noise-stddev": noise, "public-key": keys.public_key(SERVER)} | changes)
+from tests.party import SERVER, Party
 
 
 @pytest.fixture
@@ -117,9 +78,36 @@ def test_same_round_with_another_request_is_refused(party):
     assert len(party.events) == 1
 
 
-def test_event_that_was_committed_and_lost_stays_spent(party, monkeypatch):
-    """The encoder dies after the commit: the release counts, and asking again is refused."""
-    monkeypatch.setattr(DirectGaussian, "encode", lambda *a: (_ for _ in ()).throw(MemoryError()))
+def test_context_is_released_once(party):
+    """The same question gets the same bytes; a later one, in the middle of training, or with another server is refused."""
+    first = party.ask_context()["payload"]
+    assert party.ask_context()["payload"] == first
+    party.ask(party.rounds[0])
+    assert refusal(party.ask_context) == Refusal.REPEATED
+    other = keys.public_key(keys.new_private_key())
+    assert refusal(party.ask_context, **{"public-key": other}) == Refusal.REPEATED
+    assert [event.kind for event in party.events] == ["context", "gradient"]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_no_two_events_share_a_key(tiny, deterministic, monkeypatch):
+    """Context and every round of two clients, with equal coefficients throughout."""
+    used = []
+    original = PersonalClient._event_keys
+    monkeypatch.setattr(PersonalClient, "_event_keys", lambda *a: used.append(original(*a)) or used[-1])
+    for number in (0, 1):
+        party = Party(tiny(num_rounds=12, deterministic=deterministic), client=number)
+        party.ask_context()
+        for round in party.rounds:
+            party.ask(round)
+    assert len(used) > 8
+    assert len({key.shared for key in used} | {key.secret for key in used}) == 2 * len(used)
+
+
+@pytest.mark.parametrize("dies", [(DirectGaussian, "encode"), (Workspace, "gradient")])
+def test_event_that_was_committed_and_lost_stays_spent(party, monkeypatch, dies):
+    """Gradient or encoder dies after the commit: the release counts, and asking again is refused."""
+    monkeypatch.setattr(*dies, lambda *a: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(MemoryError):
         party.ask(party.rounds[0])
     monkeypatch.undo()

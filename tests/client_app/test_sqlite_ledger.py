@@ -41,15 +41,17 @@ def test_releases_come_back_as_they_were_spent(ledger):
     assert ledger.rows() == [("r", event)]
 
 
-def test_a_repeated_request_gets_the_same_bytes_and_a_changed_one_is_refused(ledger):
-    spend(ledger, 1, message=bytes(range(256)))
-    assert ledger.stored("r", "r-1", 1) == bytes(range(256))
+@pytest.mark.parametrize("round", [0, 1])
+def test_a_repeated_request_gets_the_same_bytes_and_a_changed_one_is_refused(ledger, round):
+    """Round 0 is the context."""
+    spend(ledger, round, message=bytes(range(256)))
+    assert ledger.stored("r", f"r-{round}", round) == bytes(range(256))
     assert ledger.stored("r", "r-2", 2) is None
     with pytest.raises(RequestRefused) as error:
-        ledger.stored("r", "another", 1)
+        ledger.stored("r", "another", round)
     assert error.value.code == Refusal.REPEATED
     with pytest.raises(RequestRefused):
-        ledger.commit("r", "another", release(1), accept)
+        ledger.commit("r", "another", release(round), accept)
     assert len(ledger.events()) == 1
 
 

@@ -2,17 +2,26 @@
 
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Error, Message
 from safetensors.numpy import load_file
 
 from client_app.app import app
+from client_app.sources import Place
+from client_app.workspace import Workspace, workspace
+from common.channel import ChannelEvent
+from common.channel.dg import add_noise
+from common.data.splits import batch, split
+from common.keys import deterministic_event_keys
 from common.protocol import METRICS, REPLY
 from server_app import app as server
 from server_app.federation import FederationError
 from server_app.results import RunFolder
+from server_app.state import ServerState
 from simulations.grid import InProcessGrid
 
 
@@ -126,6 +135,27 @@ def test_failed_client_goes_missing_with_uniform_weight_over_the_others(tiny, ca
     assert "Flower code 2" in caplog.text
     # A release that was asked for counts, whatever came back.
     assert len(json.loads((RunFolder(tiny()).path / "ledger.json").read_text())) == 6 + 8
+
+
+def test_what_is_applied_is_the_clients_release_and_nothing_else(tiny, monkeypatch):
+    """Eq. 5 of the first round, computed here: the server adds nothing to it and takes nothing away."""
+    settings, applied = tiny(num_rounds=1), {}
+    original = ServerState.apply
+    monkeypatch.setattr(
+        ServerState,
+        "apply",
+        lambda self, round, updates, row: (applied.update(updates), original(self, round, updates, row)),
+    )
+    run(settings)
+    space = workspace(settings, Place(Path(settings.data_dir)))
+    noise, k = space.rules.plan.noise_stddev, settings.num_coefficients
+    assert sorted(applied) == list(space.rules.schedule.clients(1))
+    for client, update in applied.items():
+        positions = batch(settings, client, 1, 0, split(settings, client, settings.records_per_client).train)
+        gradient = space.gradient(client, torch.zeros(k), positions).gradient.numpy()
+        event_keys = deterministic_event_keys(settings.seed, client=client, round=1)
+        expected = add_noise(gradient, ChannelEvent(settings.name, 1, client, k, noise), event_keys)
+        assert np.array_equal(update, expected.astype(np.float32))
 
 
 def corrupt(reply, **changes):
@@ -325,4 +355,18 @@ def test_error_replies_carry_a_code_and_no_text(tiny, caplog):
         reply = grid.deliver(bad)
     assert reply.error.code == 102
     assert reply.error.reason is None
-    assert METRICS == "metrics"
+
+
+def test_an_unforeseen_error_leaves_as_a_code_too(tiny, monkeypatch):
+    """Its text may quote a record."""
+    monkeypatch.setattr(Workspace, "gradient", lambda *a: (_ for _ in ()).throw(RuntimeError("label 7 of record 12")))
+    errors = []
+
+    def note(message, reply):
+        if reply.has_error():
+            errors.append((reply.error.code, reply.error.reason))
+        return [reply]
+
+    with pytest.raises(FederationError):
+        run(tiny(), note)
+    assert set(errors) == {(199, None)}

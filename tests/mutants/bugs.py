@@ -1,0 +1,303 @@
+"""The bugs: what is wrong, the edit that makes it so, and the tests of which at least one must catch it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GRADIENTS = "client_app/gradients.py"
+CODEC = "common/channel/lrsuq/codec.py"
+DG = "common/channel/dg.py"
+PLAN = "common/privacy/plan.py"
+REPORT = "common/privacy/report.py"
+STRATEGY = "server_app/strategy.py"
+CLIENT = "client_app/client.py"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One planted defect.
+
+    Attributes:
+        name: what is wrong.
+        edits: (file, text that stands there once, text instead).
+        tests: pytest ids; `caught` means that one of them fails.
+    """
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    tests: tuple[str, ...]
+
+
+def bug(name: str, file: str, before: str, after: str, *tests: str) -> Bug:
+    """A defect of one edit."""
+    return Bug(name, ((file, before, after),), tests)
+
+
+BUGS: tuple[Bug, ...] = (
+    bug(
+        "denominator is the number of usable records",
+        GRADIENTS,
+        "gradient=total / denominator,",
+        "gradient=total / max(1, len(inputs) - nonfinite),",
+        "tests/client_app/test_gradients.py::test_bad_records_contribute_zero_and_are_counted",
+    ),
+    bug(
+        "denominator is the drawn size",
+        GRADIENTS,
+        "gradient=total / denominator,",
+        "gradient=total / max(1, len(inputs)),",
+        "tests/client_app/test_gradients.py::test_clip_is_joint_per_record_and_the_denominator_is_fixed",
+    ),
+    bug(
+        "clip by part of the vector instead of jointly",
+        GRADIENTS,
+        "            norms = torch.linalg.vector_norm(rows, dim=1)\n",
+        "            parts = rows.split(rows.shape[1] // 2, dim=1)\n"
+        "            rows = torch.cat([p * torch.clamp(bound / p.norm(dim=1, keepdim=True), max=1.0) for p in parts], dim=1)\n"
+        "            norms = torch.linalg.vector_norm(rows, dim=1).clamp_max(bound)\n",
+        "tests/client_app/test_gradients.py::test_clip_is_joint_per_record_and_the_denominator_is_fixed",
+    ),
+    Bug(
+        "clip after averaging",
+        (
+            (GRADIENTS, "total += torch.mv(rows.t(), weights)", "total += rows.sum(0)"),
+            (
+                GRADIENTS,
+                "gradient=total / denominator,",
+                "gradient=total / denominator * min(1.0, bound / max(1e-30, float((total / denominator).norm()))),",
+            ),
+        ),
+        ("tests/client_app/test_gradients.py::test_replacing_one_record_moves_the_result_by_at_most_the_sensitivity",),
+    ),
+    bug(
+        "no clip at all",
+        GRADIENTS,
+        "weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)",
+        "weights = torch.ones_like(norms)",
+        "tests/client_app/test_sensitivity.py::test_gradient_release",
+    ),
+    bug(
+        "non-finite record passes",
+        GRADIENTS,
+        "usable = torch.isfinite(norms)",
+        "usable = torch.ones_like(norms, dtype=torch.bool)",
+        "tests/client_app/test_gradients.py::test_bad_records_contribute_zero_and_are_counted",
+    ),
+    bug(
+        "non-finite record passes into the context",
+        "common/context.py",
+        "usable = np.asarray(np.isfinite(x).all(axis=(1, 2, 3)))",
+        "usable = np.ones(len(x), dtype=bool)",
+        "tests/client_app/test_sensitivity.py::test_context_release",
+        "tests/common/test_context.py",
+    ),
+    bug(
+        "context of values outside [0, 1]",
+        "common/context.py",
+        "x = np.clip(np.where(usable[:, None, None, None], x, 0.0), 0.0, 1.0)",
+        "x = np.where(usable[:, None, None, None], x, 0.0)",
+        "tests/client_app/test_sensitivity.py::test_context_release",
+    ),
+    bug(
+        "noise drawn twice",
+        DG,
+        'KeyStream(derive_key(keys.secret, "noise")).gaussian(event.k)',
+        '(lambda stream: stream.gaussian(event.k) + stream.gaussian(event.k))(KeyStream(derive_key(keys.secret, "noise")))',
+        "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
+    ),
+    bug(
+        "noise added again by the server",
+        "server_app/receiver.py",
+        "updates[client] = decoded.astype(np.float32)",
+        "updates[client] = (decoded + noise * np.random.default_rng(client).standard_normal(k)).astype(np.float32)",
+        "tests/server_app/test_strategy.py::test_what_is_applied_is_the_clients_release_and_nothing_else",
+    ),
+    bug(
+        "no noise",
+        DG,
+        "return values + event.noise_stddev *",
+        "return values + 0.0 *",
+        "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
+    ),
+    bug(
+        "context released without noise",
+        CLIENT,
+        "ChannelEvent(run, release.round, self._client, k, noise), keys)",
+        "ChannelEvent(run, release.round, self._client, k, noise if release.round else 0.0), keys)",
+        "tests/client_app/test_client.py::test_context_is_equation_2_plus_seeded_noise",
+    ),
+    bug(
+        "sigma 2 % too small, by calibration",
+        PLAN,
+        "noise_stddev = math.sqrt(unit_cost / accountant.rho(settings.epsilon, settings.delta))",
+        "noise_stddev = 0.98 * math.sqrt(unit_cost / accountant.rho(settings.epsilon, settings.delta))",
+        "tests/common/privacy/test_plan.py::test_calibrated_noise_spends_exactly_the_budget",
+    ),
+    bug(
+        "sigma 2 % too small, in DG",
+        DG,
+        "return values + event.noise_stddev *",
+        "return values + 0.98 * event.noise_stddev *",
+        "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
+    ),
+    bug(
+        "sigma 2 % too small, in LRSUQ",
+        CODEC,
+        'sigma = number("noise_stddev", noise_stddev, above=0.0)',
+        'sigma = 0.98 * number("noise_stddev", noise_stddev, above=0.0)',
+        "tests/common/channel/test_exactness.py::test_decoded_error_is_gaussian_and_independent_of_the_update",
+    ),
+    bug(
+        "sensitivity C/m instead of 2 C/m (records are replaced, not removed)",
+        PLAN,
+        "self.sensitivity = 2.0 * settings.clip_norm / settings.batch_records",
+        "self.sensitivity = settings.clip_norm / settings.batch_records",
+        "tests/common/privacy/test_plan.py::test_uniform_plan_is_equation_7",
+    ),
+    bug(
+        "key reused across rounds",
+        "common/protocol.py",
+        "|{client}|{round}|{noise_stddev!r}|",
+        "|{client}|{noise_stddev!r}|",
+        "tests/client_app/test_client.py::test_no_two_events_share_a_key",
+    ),
+    bug(
+        "key reused across rounds, deterministic",
+        "common/keys.py",
+        "seed_key(seed, noise, client, round),",
+        "seed_key(seed, noise, client, 0),",
+        "tests/client_app/test_client.py::test_no_two_events_share_a_key",
+    ),
+    bug(
+        "key independent of what is released",
+        "common/protocol.py",
+        "hashlib.sha256(head + coefficients)",
+        "hashlib.sha256(head)",
+        "tests/client_app/test_client.py::test_same_round_with_another_request_is_refused",
+    ),
+    bug(
+        "dither fresh at the decoder",
+        CODEC,
+        'unit = KeyStream(derive_key(key, "lrsuq")).unit(words)',
+        'unit = KeyStream(derive_key(key, "lrsuq" if encoding else "fresh")).unit(words)',
+        "tests/common/channel/test_exactness.py::test_decoded_error_is_gaussian_and_independent_of_the_update",
+    ),
+    bug(
+        "releases counted as planned instead of as made",
+        REPORT,
+        "client: client_epsilon(ledger, client, settings)",
+        "client: settings.epsilon",
+        "tests/common/privacy/test_plan.py::test_future_clients_pay_for_their_context_alone",
+    ),
+    Bug(
+        "only accepted releases counted",
+        (
+            (STRATEGY, "self.state.spend(server_round, clients)", "pass"),
+            (
+                STRATEGY,
+                "self.state.accept(server_round, updates, self._row)",
+                "self.state.spend(server_round, sorted(updates)); self.state.accept(server_round, updates, self._row)",
+            ),
+        ),
+        ("tests/server_app/test_strategy.py::test_failed_client_goes_missing_with_uniform_weight_over_the_others",),
+    ),
+    bug(
+        "accountant rebuilt each round",
+        REPORT,
+        "worst_record_rho(ledger.of(client))",
+        "worst_record_rho(ledger.of(client)[-1:])",
+        "tests/common/privacy/test_plan.py::test_calibrated_noise_spends_exactly_the_budget",
+    ),
+    bug(
+        "accountant rebuilt each round, in the client's own budget",
+        "client_app/policy.py",
+        "rules.accountant.epsilon(worst_record_rho(events), settings.delta)",
+        "rules.accountant.epsilon(worst_record_rho(events[-1:]), settings.delta)",
+        "tests/client_app/test_client.py::test_release_beyond_the_clients_own_budget_is_refused",
+    ),
+    Bug(
+        "context released twice, in simulation",
+        (
+            ("client_app/ledger.py", "if round not in spent:", "if round not in spent or round == 0:"),
+            ("client_app/ledger.py", "if event.round in self._spent(run):", "if event.round and event.round in self._spent(run):"),
+        ),
+        ("tests/client_app/test_client.py::test_context_is_released_once",),
+    ),
+    Bug(
+        "context released twice, by the durable ledger",
+        (
+            ("client_app/sqlite_ledger.py", "    UNIQUE (run, round)\n", "    UNIQUE (id)\n"),
+            ("client_app/sqlite_ledger.py", "if found is None:", "if found is None or round == 0:"),
+            ("client_app/sqlite_ledger.py", "spent.round == event.round for name", "spent.round == event.round > 0 for name"),
+        ),
+        ("tests/client_app/test_sqlite_ledger.py::test_a_repeated_request_gets_the_same_bytes_and_a_changed_one_is_refused",),
+    ),
+    bug(
+        "a release is computed before it is spent",
+        CLIENT,
+        "self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))\n"
+        "        update = compute()\n",
+        "update = compute()\n"
+        "        self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))\n",
+        "tests/client_app/test_client.py::test_event_that_was_committed_and_lost_stays_spent",
+    ),
+    bug(
+        "batch chosen by label",
+        CLIENT,
+        "positions = batch(self._settings, self._client, round, participation, self._split.train)",
+        "labels = self._space.records(self._client).labels[self._split.train]\n"
+        '            positions = self._split.train[np.argsort(labels, kind="stable")][: self._settings.batch_records]',
+        "tests/client_app/test_sensitivity.py::test_which_records_are_in_a_batch_is_public",
+    ),
+    bug(
+        "a sorted directory shifts positions",
+        "client_app/manifest.py",
+        "if set(found) != set(manifest.names):",
+        "manifest = Manifest(found, manifest.classes, len(found))\n    if set(found) != set(manifest.names):",
+        "tests/common/data/test_own.py::test_added_or_removed_records_need_a_new_manifest",
+    ),
+    bug(
+        "NaN passes as a number",
+        "common/validation.py",
+        "if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):",
+        "if isinstance(value, float) and math.isnan(value):\n        return value\n"
+        "    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):",
+        "tests/common/privacy/test_accountant.py::test_bad_delta_is_refused",
+        "tests/common/privacy/test_accountant.py::test_bad_events_are_refused_by_name",
+    ),
+    bug(
+        "bool passes as a number",
+        "common/validation.py",
+        "if isinstance(value, bool) or not isinstance(value, Real) or",
+        "if not isinstance(value, Real) or",
+        "tests/common/privacy/test_accountant.py::test_bad_rho_is_refused",
+    ),
+    bug(
+        "the server's word is taken for the noise",
+        CLIENT,
+        "if not isinstance(asked, float) or not abs(asked - planned) <= 1e-9 * planned:",
+        "if not isinstance(asked, float):",
+        "tests/client_app/test_client.py::test_requests_that_the_public_plan_does_not_say_are_refused",
+    ),
+    bug(
+        "public noise booked as protection",
+        CLIENT,
+        "booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release",
+        "booked = release",
+        "tests/client_app/test_client.py::test_public_noise_is_booked_as_none",
+    ),
+    bug(
+        "a message of another event is accepted",
+        "common/channel/wire.py",
+        "if not hmac.compare_digest(",
+        "if False and not hmac.compare_digest(",
+        "tests/common/channel/test_channels.py::test_every_flipped_byte_is_an_error",
+    ),
+    bug(
+        "exception text leaves the client",
+        "client_app/app.py",
+        'log.exception("request failed")\n        return Message(Error(int(Refusal.INTERNAL)), reply_to=message)',
+        'import traceback\n        return Message(Error(int(Refusal.INTERNAL), traceback.format_exc()), reply_to=message)',
+        "tests/server_app/test_strategy.py::test_an_unforeseen_error_leaves_as_a_code_too",
+    ),
+)  # fmt: skip
