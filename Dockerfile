@@ -12,8 +12,8 @@ COPY pyproject.toml README.md LICENSE ./
 # A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    mkdir -p client_app common/basis common/channel/lrsuq common/data common/privacy deployment \
-        server_app/variants simulations/report && \
+    python3 -c "import os, tomllib as t; [os.makedirs(p.replace('.', '/'), exist_ok=True) \
+        for p in t.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']]" && \
     /opt/venv/bin/pip install ${TORCH} && \
     /opt/venv/bin/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" > /tmp/torch && \
     /opt/venv/bin/pip install --constraint /tmp/torch -e .

@@ -9,7 +9,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
+.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants fuzz run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
@@ -90,6 +90,12 @@ test-recovery: install-dev warm-up
 mutants: install-dev warm-up
 	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
 	$(BIN)/python -m tests.mutants
+
+# A million damaged and adversarial inputs at every door, guided by coverage.
+fuzz: install-dev warm-up
+	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/python -m tests.hostile.fuzz
 
 # The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
 test-docker: install-dev

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -44,8 +45,8 @@ def personal_model(message: Message, context: Context) -> Message:
     """This client's finished personal model, kept in its own state directory."""
 
     def reply() -> RecordDict:
-        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
-        return RecordDict({REPLY: ConfigRecord(_client(context).keep_model(arrays, _request(message)))})
+        model = _client(context).keep_model(_arrays(message), _request(message))
+        return RecordDict({REPLY: ConfigRecord(model)})
 
     return _answer(message, reply)
 
@@ -55,8 +56,7 @@ def train(message: Message, context: Context) -> Message:
     """One privatised coefficient gradient."""
 
     def reply() -> RecordDict:
-        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
-        _, count, metrics = _client(context).fit(arrays, _request(message))
+        _, count, metrics = _client(context).fit(_arrays(message), _request(message))
         body = {name: metrics.pop(name) for name in ("payload", "partition-id")}
         return RecordDict({REPLY: ConfigRecord(body), METRICS: MetricRecord({"num-examples": count, **metrics})})
 
@@ -68,15 +68,25 @@ def evaluate(message: Message, context: Context) -> Message:
     """Accuracy of the personal model on held-out records."""
 
     def reply() -> RecordDict:
-        arrays = message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
-        loss, count, metrics = _client(context).evaluate(arrays, _request(message))
+        loss, count, metrics = _client(context).evaluate(_arrays(message), _request(message))
         return RecordDict({METRICS: MetricRecord({"loss": loss, "num-examples": count, **metrics})})
 
     return _answer(message, reply)
 
 
 def _request(message: Message) -> dict[str, Any]:
+    if REQUEST not in message.content.config_records:
+        raise RequestRefused(Refusal.REQUEST, f"message must have a configuration {REQUEST!r}")
     return dict(message.content.config_records[REQUEST])
+
+
+def _arrays(message: Message) -> list[np.ndarray]:
+    if COEFFICIENTS not in message.content.array_records:
+        raise RequestRefused(Refusal.REQUEST, f"message must have arrays {COEFFICIENTS!r}")
+    try:
+        return message.content.array_records[COEFFICIENTS].to_numpy_ndarrays()
+    except (ValueError, TypeError, EOFError, OSError) as error:  # bytes that are no array
+        raise RequestRefused(Refusal.REQUEST, f"coefficients cannot be read: {error}") from None
 
 
 def _answer(message: Message, reply: Callable[[], RecordDict]) -> Message:

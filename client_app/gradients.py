@@ -64,12 +64,7 @@ class CoefficientGradients:
         total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
         loss, clipped, nonfinite = 0.0, 0, 0
         for losses, rows in self._chunks(inputs, labels):
-            norms = torch.linalg.vector_norm(rows, dim=1)
-            usable = torch.isfinite(norms)
-            weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
-            if not usable.all():
-                rows[~usable] = 0.0
-                weights[~usable] = 0.0
+            norms, usable, weights = _clip(rows, bound)
             total += torch.mv(rows.t(), weights)
             loss += float(losses[usable].double().sum())
             clipped += int((norms[usable] > bound).sum())
@@ -80,6 +75,14 @@ class CoefficientGradients:
             clipped_fraction=clipped / max(1, len(inputs)),
             nonfinite_records=nonfinite,
         )
+
+    def clipped_rows(
+        self, theta: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, *, clip_norm: float
+    ) -> torch.Tensor:
+        """clip_{C_g}(g_z) of every record, (n, k) float32: the summands of eq. 5. For audits; never released."""
+        bound = number("clip_norm", clip_norm, above=0.0) * _SHRINK
+        self._model.load(theta)
+        return torch.cat([rows * _clip(rows, bound)[2][:, None] for _, rows in self._chunks(inputs, labels)])
 
     def _chunks(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Losses (c,) and coefficient gradients (c, k) of up to `CHUNK` records, projected block by block."""
@@ -93,3 +96,14 @@ class CoefficientGradients:
                 losses, filled = [], 0
         if filled:
             yield torch.cat(losses), self._rows[:filled]
+
+
+def _clip(rows: torch.Tensor, bound: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Norms, which rows are usable, and the weight of every row. Rows that are not finite become zero."""
+    norms = torch.linalg.vector_norm(rows, dim=1)
+    usable = torch.isfinite(norms)
+    weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
+    if not usable.all():
+        rows[~usable] = 0.0
+        weights[~usable] = 0.0
+    return norms, usable, weights

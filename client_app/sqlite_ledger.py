@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from common.protocol import Refusal, RequestRefused
 
 LEDGER = "ledger.sqlite"
 _BUSY_SECONDS = 60.0
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE releases (
     id INTEGER PRIMARY KEY,
@@ -31,6 +32,7 @@ CREATE TABLE releases (
     digest TEXT NOT NULL,
     event TEXT NOT NULL,
     committed TEXT NOT NULL,
+    seal TEXT NOT NULL,
     message BLOB,
     UNIQUE (run, round)
 ) STRICT
@@ -131,7 +133,7 @@ class SqliteLedger:
         try:
             _prepare(database)
             yield database
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise LedgerError(self._advice(error)) from error
         finally:
             database.close()
@@ -180,15 +182,30 @@ def over_all_runs(rows: list[tuple[str, GaussianRelease]]) -> list[GaussianRelea
 
 def _insert(database: sqlite3.Connection, run: str, digest: str, event: GaussianRelease) -> None:
     committed = datetime.now(UTC).isoformat(timespec="seconds")
+    last = database.execute("SELECT seal FROM releases ORDER BY id DESC LIMIT 1").fetchone()
+    text = json.dumps(event.to_json())
+    seal = _seal(last[0] if last else "", run, event.round, digest, text)
     database.execute(
-        "INSERT INTO releases (run, round, digest, event, committed) VALUES (?, ?, ?, ?, ?)",
-        (run, event.round, digest, json.dumps(event.to_json()), committed),
+        "INSERT INTO releases (run, round, digest, event, committed, seal) VALUES (?, ?, ?, ?, ?, ?)",
+        (run, event.round, digest, text, committed, seal),
     )
 
 
+def _seal(before: str, run: str, round: int, digest: str, event: str) -> str:
+    """A hash over this release and all before it: SQLite notices a torn page, but not a changed digit or a lost row."""
+    return hashlib.sha256(json.dumps([before, run, round, digest, event]).encode()).hexdigest()
+
+
 def _rows(database: sqlite3.Connection) -> list[tuple[str, GaussianRelease]]:
-    found = database.execute("SELECT run, event FROM releases ORDER BY id").fetchall()
+    found = database.execute("SELECT run, round, digest, event, seal FROM releases ORDER BY id").fetchall()
+    before = ""
+    result: list[tuple[str, GaussianRelease]] = []
     try:
-        return [(run, GaussianRelease.from_json(json.loads(event))) for run, event in found]
+        for run, round, digest, event, seal in found:
+            if seal != _seal(before, run, round, digest, event):
+                raise sqlite3.DatabaseError(f"release {len(result) + 1} is not the one that was written")
+            before = seal
+            result.append((run, GaussianRelease.from_json(json.loads(event))))
     except (ValueError, KeyError, TypeError) as error:
         raise sqlite3.DatabaseError(f"a release cannot be read: {error}") from error
+    return result

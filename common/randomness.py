@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     CONTEXT_NOISE = 9
     GRADIENT_NOISE = 10
     SHARED_RANDOMNESS = 11
+    AUDIT = 12
 
 
 def public_generator(seed: int, purpose: Purpose, client: int = 0, round: int = 0) -> np.random.Generator:

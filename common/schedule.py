@@ -4,7 +4,9 @@ Drawn from the public seed before training and independent of the data, so it co
 amplification argument. Participation counts T_i follow from it, and σ from them.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +35,16 @@ class Schedule:
 
     def participation(self, client: int, round: int) -> int:
         """How often `client` was scheduled before `round` (its index among the client's batches)."""
-        return sum(client in clients for clients in self.rounds[: round - 1])
+        return bisect_left(self._rounds_of.get(client, []), round)
+
+    @cached_property
+    def _rounds_of(self) -> dict[int, list[int]]:
+        """Client → its rounds, ascending."""
+        result: dict[int, list[int]] = {}
+        for round, clients in enumerate(self.rounds, start=1):
+            for client in clients:
+                result.setdefault(client, []).append(round)
+        return result
 
 
 def make_schedule(settings: Settings) -> Schedule:
@@ -50,11 +61,20 @@ def _uniform(rng: np.random.Generator, clients: int, per_round: int, rounds: int
 
 
 def _balanced(rng: np.random.Generator, clients: int, per_round: int, rounds: int) -> list[tuple[int, ...]]:
-    """Those who took part least so far, ties at random: counts never differ by more than one."""
-    counts = np.zeros(clients, dtype=np.int64)
+    """One random order of all clients after another, cut into rounds: counts never differ by more than one.
+
+    A round across two orders takes the rest of the first, then those of the second that aren't in it already.
+    """
+    order: list[int] = []
     result = []
     for _ in range(rounds):
-        chosen = np.lexsort((rng.random(clients), counts))[:per_round]
-        counts[chosen] += 1
-        result.append(tuple(sorted(chosen.tolist())))
+        chosen, order = order[:per_round], order[per_round:]
+        if len(chosen) < per_round:
+            order = rng.permutation(clients).tolist()
+            there = set(chosen)
+            new = [client for client in order if client not in there][: per_round - len(chosen)]
+            chosen += new
+            taken = set(new)
+            order = [client for client in order if client not in taken]
+        result.append(tuple(sorted(chosen)))
     return result

@@ -19,6 +19,8 @@ from common.presets import PRESETS
 from common.setting_fields import check_field, choice_field, flag_field, float_field, int_field, key_of, text_field
 
 AUTO = "auto"
+# Of one run. The time to plan it grows with them.
+MAX_RELEASES = 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +78,12 @@ class Settings:
     )
 
     # Who takes part.
-    num_participating: int = int_field(40, "clients that train", "federation", at_least=1)
-    num_future: int = int_field(10, "clients that only release a context and receive a model", "federation", at_least=0)
-    num_rounds: int = int_field(500, "communication rounds", "federation", at_least=1)
-    clients_per_round: int = int_field(2, "clients scheduled in a round", "federation", at_least=1)
+    num_participating: int = int_field(40, "clients that train", "federation", at_least=1, at_most=10**5)
+    num_future: int = int_field(
+        10, "clients that only release a context and receive a model", "federation", at_least=0, at_most=10**5
+    )
+    num_rounds: int = int_field(500, "communication rounds", "federation", at_least=1, at_most=10**5)
+    clients_per_round: int = int_field(2, "clients scheduled in a round", "federation", at_least=1, at_most=10**5)
     schedule: str = choice_field(
         "uniform",
         ("uniform", "balanced"),
@@ -95,8 +99,12 @@ class Settings:
         "data",
     )
     image_shape: str = text_field("1,28,28", "channels,height,width of the records where dataset is own", "data")
-    num_classes: int = int_field(10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2)
-    records_per_client: int = int_field(1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2)
+    num_classes: int = int_field(
+        10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2, at_most=10**5
+    )
+    records_per_client: int = int_field(
+        1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2, at_most=10**7
+    )
     dirichlet_alpha: float = float_field(
         0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0
     )
@@ -118,7 +126,9 @@ class Settings:
         "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)",
         "model",
     )
-    num_coefficients: int = int_field(16384, "k, dimension of the adaptation subspace", "model", at_least=1)
+    num_coefficients: int = int_field(
+        16384, "k, dimension of the adaptation subspace", "model", at_least=1, at_most=10**7
+    )
 
     # Private context.
     context_records: int = int_field(333, "m_c, records behind one context", "context", at_least=1)
@@ -168,7 +178,7 @@ class Settings:
     replay_gains: str = text_field(
         "", "metrics.jsonl of the factorized-u0 run whose gains replay-u0 replays", "generator"
     )
-    hidden_dim: int = int_field(100, "r, width of the hidden state", "generator", at_least=1)
+    hidden_dim: int = int_field(100, "r, width of the hidden state", "generator", at_least=1, at_most=10**4)
     activation: str = choice_field(
         "tanh",
         ("tanh", "relu", "gelu"),
@@ -252,6 +262,13 @@ class Settings:
                 f"clients-per-round must be at most num-participating = {self.num_participating}. "
                 f"Received {self.clients_per_round}."
             )
+        # Schedule and plan are made before anything else, by server and clients: in bounded time, whoever sent the settings.
+        for names, size, largest in (
+            ("num-rounds x clients-per-round", self.num_rounds * self.clients_per_round, MAX_RELEASES),
+            ("num-rounds x num-participating", self.num_rounds * self.num_participating, 1000 * MAX_RELEASES),
+        ):
+            if size > largest:
+                raise ValueError(f"{names} must be at most {largest}. Received {size}.")
         train = self.train_records
         if not 1 <= train < self.records_per_client:
             raise ValueError(
@@ -336,7 +353,7 @@ class Settings:
                 value = float(value)
             values[spec.name] = value
         preset = values.get("preset", cls.preset)
-        if preset in PRESETS:
+        if isinstance(preset, str) and preset in PRESETS:
             for key, value in PRESETS[preset].items():
                 name = key.replace("-", "_")
                 if values.get(name, specs[key].default) == specs[key].default:

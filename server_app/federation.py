@@ -15,6 +15,7 @@ from common import keys
 from common.command import flwr_command
 from common.protocol import FLOWER_WORKER_DIED, HELLO, REPLY, REQUEST, Refusal
 from common.settings import Settings
+from common.validation import integer
 
 log = logging.getLogger("papfl.server")
 
@@ -92,16 +93,18 @@ class Federation:
             if reply.has_error():
                 problems.append(_describe(reply))
                 continue
-            hello = dict(reply.content.config_records[REPLY])
-            client = int(hello["partition-id"])  # type: ignore[arg-type]
+            try:
+                hello = _read_hello(reply)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
+            client = hello["partition-id"]
             if client in hellos or client in doubtful:
                 if self._nodes[client] != reply.metadata.src_node_id:
                     problems.append(f"two clients claim partition-id {client}")
                     doubtful.add(client)  # neither is believed: a model must not go to the wrong holder
                     hellos.pop(client, None)
                 continue
-            if not keys.is_usable(hello.get("public-key")):
-                problems.append(f"client {client} has no usable public key")
             hellos[client] = hello
             self._nodes[client] = reply.metadata.src_node_id
         return hellos, sorted(set(problems))
@@ -172,3 +175,25 @@ def _describe(reply: Message) -> str:
     if code in {int(refusal) for refusal in Refusal}:
         return f"refused ({Refusal(code).name})"
     return "worker process died (Flower code 0)" if code == FLOWER_WORKER_DIED else f"failed (Flower code {code})"
+
+
+def _read_hello(reply: Message) -> dict[str, Any]:
+    """What a client said of itself, as far as it can be used: whatever else it says may not be of another type.
+
+    Raises:
+        ValueError: no usable number or key; the run cannot go on with this client.
+    """
+    records = reply.content.config_records
+    hello = dict(records[REPLY]) if REPLY in records else {}
+    client = integer("partition-id of a client", hello.get("partition-id"), at_least=0, at_most=2**32 - 1)
+    if not keys.is_usable(hello.get("public-key")):
+        raise ValueError(f"client {client} has no usable public key")
+    integer(f"num-records of client {client}", hello.get("num-records"), at_least=0)
+    integer(f"num-events of client {client}", hello.get("num-events"), at_least=0)
+    # Diagnostics, which a client may leave out; what cannot be used is left out too.
+    accuracy, counts = hello.get("commonest-label-accuracy"), hello.get("label-counts")
+    if not (isinstance(accuracy, float) and 0.0 <= accuracy <= 1.0):
+        hello.pop("commonest-label-accuracy", None)
+    if not isinstance(hello.get("indices"), bytes) or not isinstance(counts, list):
+        hello.pop("indices", None)
+    return hello

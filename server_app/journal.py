@@ -1,7 +1,8 @@
 """The round journal: what was asked and what was accepted, on disk before it takes effect.
 
-One JSON line per fact, flushed to disk (fsync). After a crash: last checkpoint + replay of the journal, no client asked
-again, bit-identical. A torn last line is what a crash leaves, and is dropped; damage elsewhere is an error.
+One line per fact, a checksum and JSON, flushed to disk (fsync). After a crash: last checkpoint + replay of the journal, no
+client asked again, bit-identical. A last line without its end is what a crash leaves, and is dropped: nothing was asked or
+applied before it was whole. Damage to a whole line is an error.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ class Journal:
         """Write one fact and wait until it is on disk."""
         new = not self._path.exists()
         with self._path.open("ab") as file:
-            file.write(json.dumps({"kind": kind, **fact}).encode() + b"\n")
+            file.write(sealed(json.dumps({"kind": kind, **fact}).encode()))
             file.flush()
             os.fsync(file.fileno())
         if new:
@@ -37,33 +39,31 @@ class Journal:
         """All facts, oldest first; a torn last line is removed from the file.
 
         Raises:
-            ValueError: a damaged line that isn't the last.
+            ValueError: a damaged line.
         """
         if not self._path.exists():
             return []
-        lines = self._path.read_bytes().split(b"\n")
-        facts, good = [], 0
-        for number, line in enumerate(lines):
-            complete = number < len(lines) - 1
-            if not line and not complete:
-                break
-            try:
-                facts.append(json.loads(line))
-            except ValueError:
-                if complete and any(lines[number + 1 :]):
-                    raise ValueError(f"{self._path} line {number + 1} is damaged") from None
-                break
-            if not complete:  # a whole fact without its line end: still torn
-                facts.pop()
-                break
-            good += len(line) + 1
-        with self._path.open("r+b") as file:
-            file.truncate(good)
+        content = self._path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        facts = []
+        for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
+            text = line[9:]
+            if sealed(text) != line + b"\n":
+                raise ValueError(f"{self._path} line {number} is damaged")
+            facts.append(json.loads(text))
+        if whole != content:
+            with self._path.open("r+b") as file:
+                file.truncate(len(whole))
         return facts
 
     def clear(self) -> None:
         """Forget everything: a checkpoint holds it now."""
         self._path.unlink(missing_ok=True)
+
+
+def sealed(fact: bytes) -> bytes:
+    """The line of a fact: CRC-32 in hexadecimal, a space, the fact."""
+    return b"%08x %s\n" % (zlib.crc32(fact), fact)
 
 
 def pack_array(values: np.ndarray) -> str:

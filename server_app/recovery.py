@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.validation import integer
 from server_app.checkpoint import load_checkpoint
 from server_app.journal import unpack_array
 from server_app.state import ServerState
@@ -63,8 +64,8 @@ def _recover(
         state.ledger, last = restored.ledger, restored.round
     folder.truncate_metrics(last)
     asked: dict[int, list[int]] = {}
-    for fact in state.journal.read():
-        round = int(fact["round"])
+    for fact in map(_checked, state.journal.read()):
+        round = fact["round"]
         if round <= last:  # interrupted between a checkpoint and the clearing of the journal
             continue
         if fact["kind"] == "asked":
@@ -72,6 +73,8 @@ def _recover(
             asked[round] = fact["clients"]
         else:
             updates = {int(client): unpack_array(text) for client, text in fact["updates"].items()}
+            if any(update.shape != (state.rules.space.dim,) for update in updates.values()):
+                raise ValueError(f"journal: updates of round {round} must have {state.rules.space.dim} coordinates")
             state.apply(round, updates, fact["row"])
             finish_round(round, fact["row"])
             asked.pop(round, None)
@@ -92,3 +95,23 @@ def _can_repeat(state: ServerState, hello: Mapping[str, Any] | None, client: int
         return True
     earlier = sum(event.round < round for event in state.ledger.of(client))
     return int(hello["num-events"]) >= max(earlier, 1)
+
+
+def _checked(fact: Any) -> dict[str, Any]:
+    """A fact of the journal with the parts that it must have.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    kinds: dict[str, dict[str, type]] = {"asked": {"clients": list}, "accepted": {"updates": dict, "row": dict}}
+    kind = fact.get("kind") if isinstance(fact, dict) else None
+    parts = kinds.get(kind) if isinstance(kind, str) else None
+    if parts is None or not all(isinstance(fact.get(name), wanted) for name, wanted in parts.items()):
+        raise ValueError(f"journal must hold asked and accepted releases. Received {str(fact)[:80]!r}.")
+    integer("round of a journal's fact", fact.get("round"), at_least=0)
+    clients = fact["clients"] if kind == "asked" else [int(client) for client in fact["updates"]]
+    for client in clients:
+        integer("client of a journal's fact", client, at_least=0)
+    if kind == "accepted" and not all(isinstance(text, str) for text in fact["updates"].values()):
+        raise ValueError("journal: updates must be text")
+    return dict(fact)

@@ -150,11 +150,10 @@ class RunFolder:
         kept = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
             try:
-                row = json.loads(line)
-            except ValueError:
+                if int(json.loads(line)["round"]) <= last_round:
+                    kept.append(line + "\n")
+            except (ValueError, TypeError, KeyError):
                 break
-            if row["round"] <= last_round:
-                kept.append(line + "\n")
         write_atomically(self.metrics, "".join(kept).encode())
 
     def close(self) -> None:

@@ -76,5 +76,5 @@ class ServerState:
         self.journal.clear()
 
     def _unspent(self, round: int, clients: list[int]) -> list[int]:
-        spent = {event.client for event in self.ledger.events if event.round == round}
+        spent = self.ledger.spent_in(round)
         return [client for client in clients if client not in spent]

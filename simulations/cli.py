@@ -1,4 +1,4 @@
-"""`papfl`: run, sweep, report, deploy, personalize, fetch data, explain settings."""
+"""`papfl`: run, sweep, report, audit, deploy, personalize, fetch data, explain settings."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from common.data.sources import fetch, import_file
 from common.presets import PRESETS
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
+from simulations.audit.command import add_audit
 from simulations.experiments import EXPERIMENTS, grid
 
 
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_report(commands)
     _add_data(commands)
     _add_settings(commands)
+    add_audit(commands)
     add_commands(commands, _add_setting_options, _settings)
     options = parser.parse_args(arguments)
     # A terminated command must end what it started: SuperLink, ServerApp, Ray.

@@ -10,6 +10,7 @@ from typing import Any
 
 from common.numerics import NUMERICS_VERSION
 from common.settings import Settings
+from simulations.record_check import check_record
 
 Record = dict[str, Any]
 
@@ -97,5 +98,18 @@ def _compact(text: str) -> str:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All result files of a folder (and of folders in it), in the order of their names."""
-    return [json.loads(path.read_text()) for path in sorted(folder.rglob("*.json"))]
+    """All result files of a folder (and of folders in it), in the order of their names.
+
+    Raises:
+        ValueError: a file that is no result file, named with what is wrong in it.
+    """
+    return [_read_record(path) for path in sorted(folder.rglob("*.json"))]
+
+
+def _read_record(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_text())
+        check_record(record)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} must be a result file: {error}") from None
+    return dict(record)

@@ -6,7 +6,7 @@ None for all of them, else their positions in the client's ordered list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,10 +61,14 @@ class GaussianRelease:
 
 
 class Ledger:
-    """An append-only list of releases. Reading it never changes it."""
+    """An append-only list of releases. Reading it never changes it; looking up a client or a round takes no longer in a
+    long run."""
 
     def __init__(self, events: Iterable[GaussianRelease] = ()) -> None:
-        self._events: list[GaussianRelease] = list(events)
+        self._events: list[GaussianRelease] = []
+        self._by_client: dict[int, list[GaussianRelease]] = {}
+        self._by_round: dict[int, set[int]] = {}
+        self.record(events)
 
     @property
     def events(self) -> Sequence[GaussianRelease]:
@@ -73,12 +77,19 @@ class Ledger:
 
     def record(self, events: Iterable[GaussianRelease]) -> None:
         """Append releases. Call before the release is made: a failed release counts as spent."""
-        self._events.extend(events)
+        for event in events:
+            self._events.append(event)
+            self._by_client.setdefault(event.client, []).append(event)
+            self._by_round.setdefault(event.round, set()).add(event.client)
 
     def clients(self) -> set[int]:
         """Clients with a release."""
-        return {event.client for event in self.events}
+        return set(self._by_client)
 
-    def of(self, client: int) -> list[GaussianRelease]:
+    def of(self, client: int) -> Sequence[GaussianRelease]:
         """The releases of one client."""
-        return [event for event in self._events if event.client == client]
+        return tuple(self._by_client.get(client, ()))
+
+    def spent_in(self, round: int) -> Set[int]:
+        """Clients with a release in a round."""
+        return frozenset(self._by_round.get(round, ()))

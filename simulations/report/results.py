@@ -97,11 +97,12 @@ class Results:
                     values[config.get("seed", _DEFAULTS["seed"])] = found[side]
         return Interval.of(values.values())
 
-    def context_noise(self, dataset: str, ratio: float) -> list[Record]:
-        """Records of the context-noise experiment: σ_g is fixed at each seed's own number, σ_c is `ratio` times it."""
-        return [
-            record
+    def context_noise(self, dataset: str, ratio: float, entry: str = "raw") -> dict[int, Record]:
+        """The context-noise experiment by seed: σ_g is fixed at each seed's own number, σ_c is `ratio` times it."""
+        return {
+            record["settings"].get("seed", _DEFAULTS["seed"]): record
             for record in self.records
             if record["settings"].get("context-noise-ratio") == ratio
+            and record["settings"].get("context-entry", "raw") == entry
             and record["settings"].get("dataset", _DEFAULTS["dataset"]) == dataset
-        ]
+        }

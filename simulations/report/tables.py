@@ -158,7 +158,8 @@ def context_noise(results: Results) -> Table:
     for dataset in DATASETS:
         for ratio in (1.0, 0.3, 0.1):
             plain = {"dataset": dataset, "variant": "ours", "channel": "dg"}
-            records = list(results.cell(**plain).values()) if ratio == 1.0 else results.context_noise(dataset, ratio)
+            cell = results.cell(**plain) if ratio == 1.0 else results.context_noise(dataset, ratio)
+            records = list(cell.values())
             if not records:
                 continue
             rows.append([DATASET_NAMES[dataset], f"{ratio:g}", _number(Interval.of(r["privacy"]["epsilon"] for r in records)),

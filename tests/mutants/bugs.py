@@ -51,10 +51,10 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "clip by part of the vector instead of jointly",
         GRADIENTS,
-        "            norms = torch.linalg.vector_norm(rows, dim=1)\n",
-        "            parts = rows.split(rows.shape[1] // 2, dim=1)\n"
-        "            rows = torch.cat([p * torch.clamp(bound / p.norm(dim=1, keepdim=True), max=1.0) for p in parts], dim=1)\n"
-        "            norms = torch.linalg.vector_norm(rows, dim=1).clamp_max(bound)\n",
+        "    norms = torch.linalg.vector_norm(rows, dim=1)\n",
+        "    parts = rows.split(rows.shape[1] // 2, dim=1)\n"
+        "    rows[:] = torch.cat([p * torch.clamp(bound / p.norm(dim=1, keepdim=True), max=1.0) for p in parts], dim=1)\n"
+        "    norms = torch.linalg.vector_norm(rows, dim=1).clamp_max(bound)\n",
         "tests/client_app/test_gradients.py::test_clip_is_joint_per_record_and_the_denominator_is_fixed",
     ),
     Bug(

@@ -10,6 +10,7 @@ from simulations import cli, worker
 from simulations.experiments import EXPERIMENTS, grid
 from simulations.records import read_records, run_hash
 from simulations.sweep import estimate, make_plan, run_sweep
+from tests.records import record
 
 GRID = """
 seeds = [0, 1]
@@ -56,9 +57,9 @@ def test_context_noise_experiment_moves_the_context_noise_alone():
     from common.rules import make_rules
 
     plans = [make_rules(s).plan for s in grid("context-noise", seeds=[41]) if s.dataset == "mnist"]
-    assert len({plan.noise_stddev for plan in plans}) == 1
+    assert [plan.noise_stddev for plan in plans] == pytest.approx([plans[0].noise_stddev] * 4, rel=1e-12)
     ratios = [plan.context_noise_stddev / plan.noise_stddev for plan in plans]
-    assert ratios == pytest.approx([0.3, 0.1])
+    assert ratios == pytest.approx([0.3, 0.1, 1.0, 0.1])
 
 
 def test_hash_ignores_places_and_knows_settings():
@@ -159,8 +160,8 @@ def test_replay_without_recorded_gains_makes_its_factorized_run_due_again(own_gr
     factorized = next(s for s in runs if s.variant == "factorized-u0")
     results, work = tmp_path / "results", tmp_path / "work"
     results.mkdir()
-    record = {"cpu_seconds": 1.0, "settings": {"variant": "factorized-u0"}}
-    (results / f"{run_hash(factorized)}.json").write_text(json.dumps(record))
+    written = json.dumps(record(0.5, 0.5, variant="factorized-u0"))
+    (results / f"{run_hash(factorized)}.json").write_text(written)
     assert len(make_plan(runs, results, work).todo) == 2
     work.mkdir()
     worker.gains_path(work, factorized).write_text("")
