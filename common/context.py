@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from common.data.catalog import DatasetSpec
 from common.settings import Settings
 from common.validation import number
 
@@ -87,24 +88,37 @@ class ContextMap:
         return np.stack(means, axis=2).reshape(len(x), channels * self.grid**2)
 
 
-def make_context_map(settings: Settings, image_shape: tuple[int, int, int]) -> ContextMap:
-    """φ as the settings say.
+PUBLIC_CENTER = "public"
+
+
+def make_context_map(settings: Settings, spec: DatasetSpec) -> ContextMap:
+    """φ as the settings say, on images as `spec` says.
 
     Raises:
         ValueError: a centre that cannot be read or has the wrong length, a grid finer than the image.
     """
-    if settings.context_grid > min(image_shape[1:]):
-        raise ValueError(f"context-grid must be at most {min(image_shape[1:])}. Received {settings.context_grid}.")
-    plain = ContextMap(image_shape, settings.context_grid)
+    side = min(spec.image_shape[1:])
+    if settings.context_grid > side:
+        raise ValueError(f"context-grid must be at most {side}. Received {settings.context_grid}.")
+    plain = ContextMap(spec.image_shape, settings.context_grid)
     if not settings.context_center:
         return plain
-    center = _parse_center(settings.context_center, plain.num_groups)
-    return ContextMap(image_shape, settings.context_grid, center / np.sqrt(plain.dim), settings.context_radius)
+    if settings.context_center == PUBLIC_CENTER:
+        center = _public_center(spec, settings.context_grid)
+    else:
+        center = _parse_center(settings.context_center, plain.num_groups)
+    return ContextMap(spec.image_shape, settings.context_grid, center / np.sqrt(plain.dim), settings.context_radius)
+
+
+def _public_center(spec: DatasetSpec, grid: int) -> np.ndarray:
+    """Mean and mean square of every channel by the data set's public constants, the same for all of its patches: (2s,)."""
+    mean, stddev = np.array(spec.mean), np.array(spec.stddev)
+    return np.repeat(np.concatenate([mean, mean**2 + stddev**2]), grid**2)
 
 
 def _parse_center(text: str, groups: int) -> np.ndarray:
     """'mu,nu' or 2s numbers in [0, 1], in units of (1) before its scaling: (2s,)."""
-    allowed = f"'mu,nu' or {2 * groups} comma-separated numbers in [0, 1]"
+    allowed = f"'public', 'mu,nu' or {2 * groups} comma-separated numbers in [0, 1]"
     try:
         values = [number("context-center", float(part), at_least=0.0, at_most=1.0) for part in text.split(",")]
     except ValueError:

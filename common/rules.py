@@ -79,7 +79,7 @@ def make_rules(settings: Settings) -> Rules:
     space = space_of(settings, spec)
     check_basis(space.basis, space.model_dim, space.dim)
     schedule = make_schedule(settings)
-    context_map = make_context_map(settings, spec.image_shape)
+    context_map = make_context_map(settings, spec)
     return Rules(
         settings=settings,
         spec=spec,

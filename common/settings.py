@@ -143,7 +143,9 @@ class Settings:
         "paper", ("paper", "tight"), "2/m_c as published, or 1/m_c, the diameter of the range of phi", "context"
     )
     context_center: str = text_field(
-        "", "public centre for phi: 'mu,nu' for all groups, or 2s numbers; empty: none (paper)", "context"
+        "",
+        "centre for phi: public (the data set's constants), 'mu,nu' for all groups, 2s numbers; empty: none (paper)",
+        "context",
     )
     context_radius: float = float_field(
         0.0,

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from common.context import ContextEntry, ContextMap, make_context_map
+from common.data.catalog import DATASETS
 from common.settings import Settings
 
 IMAGES = hnp.arrays(np.float64, (3, 2, 4, 5), elements=st.floats(-2, 2) | st.just(float("nan")))
@@ -64,7 +65,18 @@ def test_patches_average_to_the_channel():
 @pytest.mark.parametrize("text", ["", "0.1", "0.1,0.2,0.3", "a,b", "0.1,nan", "0.1,1.5"])
 def test_unreadable_centres_are_refused(text):
     with pytest.raises(ValueError, match="context-"):
-        make_context_map(Settings(context_center=text, context_radius=0.1), (1, 28, 28))
+        make_context_map(Settings(context_center=text, context_radius=0.1), DATASETS["mnist"])
+
+
+@pytest.mark.parametrize("grid", [1, 2])
+def test_public_centre_is_that_of_the_data_sets_constants(grid):
+    spec = DATASETS["cifar10"]
+    made = make_context_map(Settings(context_center="public", context_radius=0.1, context_grid=grid), spec)
+    center = made.center * np.sqrt(made.dim)
+    assert center.shape == (6 * grid**2,)
+    assert center[0] == pytest.approx(0.4914)
+    assert center[3 * grid**2 - 1] == pytest.approx(0.4465)
+    assert center[-1] == pytest.approx(0.4465**2 + 0.2616**2)
 
 
 def test_entry_standardises_over_participating_contexts_and_is_kept():

@@ -23,9 +23,9 @@ RUNS = {
     "settings": 60_000,
     "node configuration": 100_000,
     "IDX file": 60_000,
-    "request": 15_000,
+    "request": 8_000,
     "replies": 20_000,
-    "hellos": 4_000,
+    "hellos": 1_500,
     "grid file": 10_000,
     "result file": 3_000,
     "checkpoint": 5_000,
@@ -35,7 +35,7 @@ RUNS = {
     "NPZ file": 8_000,
     "arrays": 8_000,
     "image": 6_000,
-    "manifest": 8_000,
+    "manifest": 3_000,
     "archive": 3_000,
 }
 LARGEST = 300  # bytes of an input: they steer, the seeds of every door are in the code

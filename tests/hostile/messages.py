@@ -196,7 +196,7 @@ def hellos(data):
             made = []
             for message in messages:
                 reply = self.deliver(message)
-                if draw.number(3) == 0:
+                if draw.number(3) == 1:
                     record = dict(reply.content.config_records[REPLY])
                     for _ in range(1 + draw.number(3)):
                         name = draw.choice(sorted(record))

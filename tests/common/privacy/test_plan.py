@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from common.context import make_context_map
+from common.data.catalog import DATASETS
 from common.data.splits import batch, split
 from common.privacy.accountant import ACCOUNTANTS, worst_record_rho
 from common.privacy.events import Ledger
@@ -13,12 +14,12 @@ from common.privacy.report import guarantee, privacy_report
 from common.schedule import make_schedule
 from common.settings import Settings
 
-SHAPE = (1, 28, 28)
+SPEC = DATASETS["mnist"]
 
 
 def plan_of(**changes):
     settings = Settings(**changes)
-    schedule, context_map = make_schedule(settings), make_context_map(settings, SHAPE)
+    schedule, context_map = make_schedule(settings), make_context_map(settings, SPEC)
     return settings, schedule, Releases(settings, context_map), make_plan(settings, schedule, context_map)
 
 
