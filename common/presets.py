@@ -12,3 +12,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The same job in a few minutes on two cores: fewer rounds, everything else real.
     "quick": {"num-rounds": 250},
 }
+
+# Why a preset has a value, for `papfl explain`.
+REASONS: dict[str, dict[str, str]] = {}

@@ -33,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_report(commands)
     _add_data(commands)
     _add_settings(commands)
+    _add_explain(commands)
     add_audit(commands)
     add_commands(commands, _add_setting_options, _settings)
     options = parser.parse_args(arguments)
@@ -218,6 +219,24 @@ def _fetch(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace) -> int:
     name = import_file(options.path, Path(options.data_dir).expanduser())
     print(f"{name}: ready ({options.path})")
+    return 0
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="what settings mean: noise, signal, epsilon, bytes, CPU",
+        description="Every setting is an option.",
+    )
+    _add_setting_options(explain)
+    explain.set_defaults(handler=_explain)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from simulations.display import show_lines
+    from simulations.explain import explain
+
+    show_lines(explain(_settings(options), options.preset or Settings.preset), Console())
     return 0
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from common.settings import Settings
+
+if TYPE_CHECKING:
+    from simulations.explain import Line
 
 
 def show_progress(rows: Iterable[dict[str, Any]], settings: Settings, console: Console) -> None:
@@ -62,6 +66,16 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
         f"{uplink['bits_per_coordinate'] or 0:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
     )
     console.print("outside epsilon: " + "; ".join(privacy["outside_epsilon"]), style="dim")
+
+
+def show_lines(sections: list[tuple[str, list[Line]]], console: Console) -> None:
+    """Facts in sections: name, value, meaning."""
+    for title, lines in sections:
+        table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+        for line in lines:
+            table.add_row(line.name, f"[bold]{escape(line.value)}[/bold]", line.meaning)
+        if lines:
+            console.print(table)
 
 
 def _number(value: float | None) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from common.settings import Settings
+from simulations.audit.size import BLACK_BOX, WHITE_BOX, Size
 
 
 def add_audit(commands: Any) -> None:
@@ -20,10 +22,15 @@ def add_audit(commands: Any) -> None:
     audit.add_argument("--channels", nargs="+", default=["dg", "lrsuq"], choices=("dg", "lrsuq", "dg-q12"))
     audit.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0, 16.0], help="claims to be tested")
     audit.add_argument("--dataset", default="mnist", choices=("mnist", "cifar10"))
-    audit.add_argument("--clients", type=int, default=200)
-    audit.add_argument("--records", type=int, default=40, help="training records of a client")
-    audit.add_argument("--canaries", type=int, default=10, help="of these, whose presence is a coin")
-    audit.add_argument("--rounds", type=int, default=20)
+    for adversary, size in (("white-box", WHITE_BOX), ("black-box", BLACK_BOX)):
+        audit.add_argument(
+            f"--{adversary}",
+            nargs=4,
+            type=int,
+            default=astuple(size),
+            metavar=("CLIENTS", "RECORDS", "CANARIES", "ROUNDS"),
+            help=f"size of the run that the {adversary} adversary attacks; records and canaries are per client",
+        )
     audit.add_argument("--confidence", type=float, default=0.95)
     audit.add_argument("--trial", type=int, default=0, help="other canaries and coins")
     audit.add_argument("--data-dir", default=Settings.data_dir)
@@ -40,13 +47,14 @@ def _audit(options: argparse.Namespace) -> int:
     from simulations.run import check
 
     audit = Audit(
-        clients=options.clients, records=options.records, canaries=options.canaries, rounds=options.rounds,
+        white_box=Size(*options.white_box), black_box=Size(*options.black_box),
         dataset=options.dataset, confidence=options.confidence, trial=options.trial,
     )  # fmt: skip
     console, rows = Console(), []
     with tempfile.TemporaryDirectory() as work:
         for epsilon in options.epsilons:  # what cannot run is refused before the first run
-            check(audit.settings(options.channels[0], epsilon, options.data_dir, Path(work)))
+            for size in (audit.white_box, audit.black_box):
+                check(audit.settings(size, options.channels[0], epsilon, options.data_dir, Path(work)))
         for row in audit_rows(
             audit,
             channels=options.channels,

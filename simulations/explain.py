@@ -1,0 +1,162 @@
+"""`papfl explain`: what settings mean before anything is spent: noise, signal, bytes, ε, cost in CPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from client_app.gradients import CoefficientGradients
+from common.basis import make_basis
+from common.channel import ChannelEvent, EventKeys, make_channel
+from common.data.splits import batch, split
+from common.model import build_reference
+from common.numerics import pin_torch
+from common.presets import REASONS
+from common.privacy.accountant import worst_record_rho
+from common.privacy.events import GaussianRelease
+from common.randomness import Purpose, public_generator
+from common.rules import Rules, make_rules
+from common.settings import Settings
+
+
+@dataclass(frozen=True)
+class Line:
+    """One fact: name, value with its unit, and what it means."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+def explain(settings: Settings, preset: str) -> list[tuple[str, list[Line]]]:
+    """Sections of facts. Looks at no record: gradients are timed on noise, updates are Gaussian.
+
+    Raises:
+        ValueError: settings that don't go together.
+    """
+    rules = make_rules(settings)
+    return [
+        (f"preset {preset}", [Line(key, str(value), why) for key, value, why in _choices(settings, preset)]),
+        ("privacy", _privacy(rules)),
+        ("signal and noise", _signal(rules)),
+        ("cost", _cost(rules)),
+    ]
+
+
+def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
+    """Settings that differ from the general defaults, with the preset's reasons."""
+    places = {"out-dir", "data-dir", "run-name", "seed"}
+    reasons = REASONS.get(preset, {})
+    return [
+        (key, value, reasons.get(key, "given"))
+        for key, value in settings.changed().items()
+        if key not in places and key != "preset"
+    ]
+
+
+def _releases(rules: Rules, client: int) -> list[GaussianRelease]:
+    plan = rules.plan
+    rounds = [t for t, clients in enumerate(rules.schedule.rounds, start=1) if client in clients]
+    events = [rules.releases.gradient(client, t, n, plan.noise_stddev) for n, t in enumerate(rounds)]
+    return [*events, rules.releases.context(client, plan.context_noise_stddev)]
+
+
+def _privacy(rules: Rules) -> list[Line]:
+    settings, plan = rules.settings, rules.plan
+    counts = rules.schedule.counts()
+    lines = [
+        Line("sigma_g", f"{plan.noise_stddev:.5g}", f"noise of one coordinate of a gradient; Delta_g = {plan.sensitivity:.5g}"),
+        Line("sigma_c", f"{plan.context_noise_stddev:.5g}", f"of a context; Delta_c = {plan.context_sensitivity:.5g}"),
+        Line("T_max", str(plan.t_max), f"participations that sigma is made for; the schedule has {min(counts)} to {max(counts)}"),
+        Line("epsilon", _number(plan.epsilon), f"of the client that pays most, at delta {settings.delta:g}, accountant {settings.accountant}"),
+    ]  # fmt: skip
+    spent = [
+        rules.accountant.epsilon(worst_record_rho(_releases(rules, c)), settings.delta) for c in range(len(counts))
+    ]
+    unit = "its worst record" if settings.batch_schedule == "cyclic" else "every record of it"
+    lines.append(
+        Line("epsilon by client", f"{_number(min(spent))} to {_number(max(spent))}", f"each is that of {unit}")
+    )
+    if settings.batch_schedule == "cyclic":
+        worst = counts.index(max(counts))
+        lines.append(Line("batches of a record", _batches(rules, worst), f"of the {max(counts)} of client {worst}"))
+    if settings.num_future:
+        alone = rules.accountant.epsilon(
+            rules.releases.context(settings.num_participating, plan.context_noise_stddev).rho, settings.delta
+        )
+        lines.append(Line("epsilon of a future client", _number(alone), "its one context"))
+    return lines
+
+
+def _batches(rules: Rules, client: int) -> str:
+    settings = rules.settings
+    train = split(settings, client, settings.records_per_client).train
+    rounds = rules.schedule.counts()[client]
+    counts = np.bincount(np.concatenate([batch(settings, client, t + 1, t, train) for t in range(rounds)]))[train]
+    return f"{counts.min()} to {counts.max()}"
+
+
+def _signal(rules: Rules) -> list[Line]:
+    settings, plan = rules.settings, rules.plan
+    norm = plan.noise_stddev * math.sqrt(rules.space.dim)
+    lines = [Line("noise norm of a gradient", f"{norm:.4g}", f"sigma_g sqrt(k), k = {rules.space.dim}; a clipped mean gradient is at most C_g = {settings.clip_norm:g}")]  # fmt: skip
+    if norm > 0:
+        lines.append(Line("signal to noise of a gradient", f"at most {settings.clip_norm / norm:.3g}", "if all records agreed; a few hundredths to a quarter of it in practice"))  # fmt: skip
+        total = math.sqrt(max(rules.schedule.counts()))
+        lines.append(Line("of all gradients of a client", f"at most {total * settings.clip_norm / norm:.3g}", "what it adds up to if the direction stays"))  # fmt: skip
+    context = plan.context_noise_stddev * math.sqrt(rules.context_map.dim)
+    reach = rules.context_map.radius if rules.context_map.center is not None else 1.0
+    lines.append(Line("noise norm of a context", f"{context:.4g}", f"{rules.context_map.dim} numbers within {reach:g} of their centre"))  # fmt: skip
+    if context > 0:
+        # Clients of the built-in sets differ in φ's mean by about 0.0075 a coordinate of whole channels.
+        spread = 0.0075 * math.sqrt(2 * rules.context_map.image_shape[0] / rules.context_map.dim)
+        ratio = spread / plan.context_noise_stddev
+        lines.append(Line("signal to noise of a context", f"about {ratio:.2g}", "if clients differ as those of the built-in sets do; below 1 the generator learns names, not data"))  # fmt: skip
+    return lines
+
+
+def _cost(rules: Rules) -> list[Line]:
+    settings = rules.settings
+    updates = settings.num_rounds * settings.clients_per_round
+    seconds = _seconds_per_update(rules)
+    lines = [
+        Line("CPU of an update", f"{seconds:.2f} s", "measured now, one thread, on noise instead of records"),
+        Line("CPU of the run", f"{seconds * updates / 60:.0f} min", f"{updates} updates, shared by as many cores as clients work at once"),
+    ]  # fmt: skip
+    if rules.plan.noise_stddev > 0:
+        few, many = (_message_bytes(rules, share * settings.clip_norm) for share in (0.1, 1.0))
+        lines.append(Line("bytes of an update", f"{few} to {many}", f"by {settings.channel}, for norms of 0.1 to 1 C_g; the float32 vector has {4 * rules.space.dim}"))  # fmt: skip
+        lines.append(Line("uplink of the run", f"{few * updates / 1e6:.2f} to {many * updates / 1e6:.2f} MB", "all clients together"))  # fmt: skip
+    return lines
+
+
+def _seconds_per_update(rules: Rules) -> float:
+    settings, spec = rules.settings, rules.spec
+    pin_torch()
+    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale)  # fmt: skip
+    basis = make_basis(rules.space.basis, model.dim, rules.space.dim, seed=settings.seed)
+    gradients = CoefficientGradients(model, basis)
+    rng = torch.Generator().manual_seed(0)
+    inputs = torch.rand(settings.batch_records, *spec.image_shape, generator=rng)
+    labels = torch.randint(spec.num_classes, (settings.batch_records,), generator=rng)
+    times = []
+    for _ in range(3):
+        started = time.process_time()
+        gradients(theta, inputs, labels, clip_norm=settings.clip_norm, denominator=settings.batch_records)
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def _message_bytes(rules: Rules, norm: float) -> int:
+    k, noise = rules.space.dim, rules.plan.noise_stddev
+    update = public_generator(rules.settings.seed, Purpose.AUDIT).standard_normal(k) * norm / math.sqrt(k)
+    event = ChannelEvent(rules.settings.name, 1, 0, k, noise)
+    return len(make_channel(rules.settings).encode(update, event, EventKeys(bytes(32), bytes(range(32)))))
+
+
+def _number(value: float) -> str:
+    return "unbounded" if math.isinf(value) else f"{value:.4g}"
