@@ -10,17 +10,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from common.presets import PRESETS
+from common.setting_checks import check_together
 from common.setting_fields import check_field, choice_field, flag_field, float_field, int_field, key_of, text_field
 
 AUTO = "auto"
-# Of one run. The time to plan it grows with them.
-MAX_RELEASES = 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,61 +253,7 @@ class Settings:
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             check_field(spec, getattr(self, spec.name))
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Conditions between settings."""
-        if self.clients_per_round > self.num_participating:
-            raise ValueError(
-                f"clients-per-round must be at most num-participating = {self.num_participating}. "
-                f"Received {self.clients_per_round}."
-            )
-        # Schedule and plan are made before anything else, by server and clients: in bounded time, whoever sent the settings.
-        for names, size, largest in (
-            ("num-rounds x clients-per-round", self.num_rounds * self.clients_per_round, MAX_RELEASES),
-            ("num-rounds x num-participating", self.num_rounds * self.num_participating, 1000 * MAX_RELEASES),
-        ):
-            if size > largest:
-                raise ValueError(f"{names} must be at most {largest}. Received {size}.")
-        train = self.train_records
-        if not 1 <= train < self.records_per_client:
-            raise ValueError(
-                f"train-fraction must leave at least one of records-per-client = {self.records_per_client} records "
-                f"on each side. Received {self.train_fraction!r}."
-            )
-        if self.batch_records > train:
-            raise ValueError(
-                f"batch-records must be at most the {train} training records. Received {self.batch_records}."
-            )
-        if self.context_records > train or (self.num_future and self.context_records >= self.records_per_client):
-            raise ValueError(
-                f"context-records must be at most the {train} training records. Received {self.context_records}."
-            )
-        if (self.context_radius > 0) != bool(self.context_center):
-            raise ValueError(
-                "context-radius and context-center go together (a radius > 0 and a public centre, or neither). "
-                f"Received context-radius={self.context_radius!r}, context-center={self.context_center!r}."
-            )
-        if self.server_momentum and self.server_optimizer != "sgd":
-            raise ValueError(
-                f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {self.server_momentum!r}."
-            )
-
-        if bool(self.replay_gains) != (self.variant == "replay-u0"):
-            raise ValueError(
-                f"replay-gains must be given for variant 'replay-u0' and for it alone. Received {self.replay_gains!r}."
-            )
-        if self.run_name and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.run_name):
-            raise ValueError(
-                "run-name must be up to 100 letters, digits, dots, dashes and underscores (it names folders here and on "
-                f"clients), beginning with a letter or digit. Received {self.run_name!r}."
-            )
-        if self.block_size not in (1, 4):
-            raise ValueError(f"block-size must be 1 or 4. Received {self.block_size}.")
-        if self.noise_stddev == 0 and self.channel != "dg":
-            raise ValueError(
-                f"channel must be 'dg' where noise-stddev is 0: the others need noise. Received {self.channel!r}."
-            )
+        check_together(self)
 
     @property
     def train_records(self) -> int:
