@@ -22,6 +22,7 @@ def check_together(settings: Settings) -> None:
     # Schedule and plan are made before anything else, by server and clients: in bounded time, whoever sent the settings.
     for names, size, largest in (
         ("num-rounds x clients-per-round", settings.num_rounds * settings.clients_per_round, MAX_RELEASES),
+        ("t-max-override x num-participating", settings.t_max_override * settings.num_participating, MAX_RELEASES),
         ("num-rounds x num-participating", settings.num_rounds * settings.num_participating, 1000 * MAX_RELEASES),
     ):
         if size > largest:

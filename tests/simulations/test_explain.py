@@ -1,0 +1,55 @@
+import dataclasses
+
+import pytest
+
+from common.rules import make_rules
+from common.settings import Settings
+from simulations import cli
+from simulations.explain import explain
+
+SMALL = Settings(
+    num_rounds=60, num_participating=6, num_future=1, records_per_client=100, batch_records=40, context_records=40
+)
+
+
+def facts(settings):
+    return {line.name: line for _, lines in explain(settings, "paper") for line in lines}
+
+
+def test_noise_and_epsilon_are_the_plans():
+    plan = make_rules(SMALL).plan
+    found = facts(SMALL)
+    assert float(found["sigma_g"].value) == pytest.approx(plan.noise_stddev, rel=1e-4)
+    assert found["T_max"].value == str(plan.t_max)
+    assert found["epsilon"].value == "16"
+    assert found["epsilon by client"].value.endswith("to 16")
+    assert 0 < float(found["epsilon of a future client"].value) < 16
+
+
+def test_records_pay_for_their_own_batches():
+    found = facts(dataclasses.replace(SMALL, batch_schedule="cyclic", schedule="balanced"))
+    # 20 participations, 40 of 80 records in each.
+    assert found["batches of a record"].value == "10 to 10"
+    assert found["epsilon by client"].value == "16 to 16"
+
+
+def test_bytes_grow_with_the_update_and_are_the_channels():
+    few, _, many = facts(SMALL)["bytes of an update"].value.split()
+    assert 40 < int(few) < int(many) < 4 * 16384
+    direct = facts(dataclasses.replace(SMALL, channel="dg"))["bytes of an update"].value
+    assert direct.split()[0] == direct.split()[2]
+
+
+def test_no_noise_is_said_to_protect_nothing():
+    found = facts(dataclasses.replace(SMALL, noise_stddev=0.0, channel="dg"))
+    assert found["epsilon"].value == "unbounded"
+    assert "bytes of an update" not in found
+
+
+def test_command_names_what_was_given(capsys):
+    assert cli.main(["explain", "--num-rounds", "20", "--accountant", "gdp"]) == 0
+    text = capsys.readouterr().out
+    assert "accountant" in text
+    assert "CPU of an update" in text
+    assert cli.main(["explain", "--epsilon", "-1"]) == 2
+    assert "epsilon" in capsys.readouterr().err
