@@ -100,11 +100,12 @@ def main():
         if result.returncode != 0:
             findings.append(name)
             print(f"FINDING at {name}:\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}", flush=True)
-    total = sum(door["inputs"] for door in seen.values())
-    print(f"{total} inputs, {len(findings)} doors with findings, slowest "
-          f"{max(door.get('slowest_seconds', 0.0) for door in seen.values()):.2f} s")  # fmt: skip
-    if not options.only:
-        OUT.write_text(json.dumps({"total": total, "findings": findings, "doors": seen}, indent=1) + "\n")
+    kept = json.loads(OUT.read_text())["doors"] if options.only and OUT.exists() else {}
+    doors = {**kept, **seen}
+    total = sum(door["inputs"] for door in doors.values())
+    slowest = max(door.get("slowest_seconds", 0.0) for door in doors.values())
+    print(f"{total} inputs at {len(doors)} doors, slowest {slowest:.2f} s, findings at {findings or 'none'}")
+    OUT.write_text(json.dumps({"total": total, "findings": findings, "doors": doors}, indent=1) + "\n")
     return 1 if findings else 0
 
 
