@@ -9,7 +9,7 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants fuzz run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
+.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants fuzz audit long-haul run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
@@ -96,6 +96,15 @@ fuzz: install-dev warm-up
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
 	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
 	$(BIN)/python -m tests.hostile.fuzz
+
+# Attacks on real runs: which epsilon do they refute? Then thousands of rounds: is a round as cheap at the end?
+audit: install-dev warm-up
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl audit --data-dir $(DATA_DIR) --out docs/benchmarks/audit.json
+
+long-haul: install-dev warm-up
+	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.long_haul --data-dir $(DATA_DIR)
 
 # The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
 test-docker: install-dev
