@@ -14,6 +14,7 @@ from common.data.cache import DataError
 from common.data.catalog import DatasetSpec
 from common.data.own import OwnRecords, list_classes, list_records, read_records
 from common.files import write_atomically
+from common.validation import integer
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,9 @@ def read_manifest(file: Path) -> Manifest:
     """
     try:
         content = json.loads(file.read_text())
-        return Manifest(tuple(content["names"]), tuple(content["classes"]), int(content["count"]))
+        names, classes = (tuple(content[key]) for key in ("names", "classes"))
+        if not all(isinstance(name, str) for name in names + classes):
+            raise ValueError("names and classes must be text")
+        return Manifest(names, classes, integer("count", content["count"], at_least=0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file} is damaged ({error}); restore it from a back-up: positions must not change.") from None

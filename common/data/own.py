@@ -5,7 +5,6 @@ Everything is checked before a client serves its first request; every message na
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +101,9 @@ def _read_npz(path: Path, spec: DatasetSpec) -> OwnRecords:
             if missing:
                 raise DataError(f"{path} must hold arrays x and y. Received {sorted(file.files)}.")
             x, y = file["x"], file["y"]
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file makes the parsers of its format raise whatever they like
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from None
     images = _images(x, spec, f"{path}: x")
     labels = _labels(y, spec, len(images), f"{path}: y")
@@ -150,7 +151,7 @@ def _labels(y: np.ndarray, spec: DatasetSpec, count: int, where: str) -> np.ndar
 
 
 def _read_folder(path: Path, spec: DatasetSpec, names: tuple[str, ...], classes: tuple[str, ...]) -> OwnRecords:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     channels, height, width = spec.image_shape
     if channels not in (1, 3):
@@ -162,7 +163,9 @@ def _read_folder(path: Path, spec: DatasetSpec, names: tuple[str, ...], classes:
                 if image.size != (width, height):
                     raise DataError(f"{path / name} must be {width} x {height} pixels. Received {image.size}.")
                 pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-        except (OSError, UnidentifiedImageError, ValueError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # as above: Pillow raises even SyntaxError
             raise DataError(f"{path / name} cannot be read as an image: {error}.") from None
         images[row] = pixels.reshape(height, width, channels).transpose(2, 0, 1) / np.float32(255.0)
     labels = _labels(
