@@ -141,9 +141,27 @@ def test_npz_of_another_length_needs_a_new_manifest(tmp_path):
         frozen_records(npz(tmp_path, GOOD[:3], LABELS[:3]), SPEC, state)
 
 
-def test_a_damaged_manifest_is_not_replaced(tree, tmp_path):
+def test_what_a_parser_raises_is_named_whatever_it_is(tree, tmp_path):
+    """Found by fuzzing: NumPy's zip reader raises NotImplementedError for a version, Pillow SyntaxError for a chunk."""
+    path = npz(tmp_path, GOOD, LABELS)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 6] = 255
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match="cannot be read"):
+        frozen_records(path, SPEC, tmp_path / "state")
+    picture = bytearray((tree / "b" / "2.png").read_bytes())
+    picture[picture.index(b"IDAT") : picture.index(b"IDAT") + 4] = b"\x00\x00\x00I"
+    (tree / "b" / "2.png").write_bytes(picture)
+    with pytest.raises(DataError, match=r"2\.png cannot be read"):
+        read(tree)
+
+
+@pytest.mark.parametrize(
+    "content", ["{", '{"names": [], "classes": [], "count": 1e400}', '{"names": [1], "classes": [], "count": 4}']
+)
+def test_a_damaged_manifest_is_not_replaced(tree, tmp_path, content):
     state = tmp_path / "state"
     frozen_records(tree, SPEC, state)
-    (state / "manifest.json").write_text("{")
+    (state / "manifest.json").write_text(content)
     with pytest.raises(DataError, match=r"manifest\.json is damaged"):
         frozen_records(tree, SPEC, state)
