@@ -17,6 +17,9 @@ from common.settings import Settings
 from server_app.results import RunFolder
 from simulations.run import run_in_process, run_on_ray
 
+# Where `papfl run` keeps the FLWR_HOME of its processes.
+RAY_HOME = "papfl-flwr-"
+
 
 def settings_of(data_dir: Path, out_dir: str, rounds: int, name: str) -> Settings:
     return Settings(
@@ -92,11 +95,11 @@ def main() -> None:
         result["in process"]["open_files_left"] = look("nobody")[1] - before[1]
         print(result, flush=True)
         settings = settings_of(options.data_dir, folder, options.ray_rounds, "ray")
-        result["ray"] = haul(run_on_ray(settings), settings, "FLWR_HOME=")
+        result["ray"] = haul(run_on_ray(settings), settings, RAY_HOME)
         deadline = time.monotonic() + 60  # Ray's processes notice the end of their driver within seconds
-        while len(family("FLWR_HOME=")) > 1 and time.monotonic() < deadline:
+        while len(family(RAY_HOME)) > 1 and time.monotonic() < deadline:
             time.sleep(1.0)
-        result["ray"]["processes_left"] = len(family("FLWR_HOME=")) - 1
+        result["ray"]["processes_left"] = len(family(RAY_HOME)) - 1
     save("long_haul", result)
 
 

@@ -35,7 +35,9 @@ CREATE TABLE releases (
     seal TEXT NOT NULL,
     message BLOB,
     UNIQUE (run, round)
-) STRICT
+) STRICT;
+CREATE TABLE head (releases INTEGER NOT NULL, seal TEXT NOT NULL) STRICT;
+INSERT INTO head VALUES (0, '')
 """
 
 
@@ -65,7 +67,7 @@ class SqliteLedger:
                 created_whole(self._path) as temporary,
                 contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as database,
             ):
-                database.execute(_SCHEMA)
+                database.executescript(_SCHEMA)
                 database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(self._advice(error)) from error
@@ -166,6 +168,8 @@ def _exclusive(database: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         database.execute("COMMIT")
+        # Into the file that is sealed: SQLite drops a damaged end of its write-ahead log without a word.
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except BaseException:
         if database.in_transaction:
             database.execute("ROLLBACK")
@@ -182,17 +186,19 @@ def over_all_runs(rows: list[tuple[str, GaussianRelease]]) -> list[GaussianRelea
 
 def _insert(database: sqlite3.Connection, run: str, digest: str, event: GaussianRelease) -> None:
     committed = datetime.now(UTC).isoformat(timespec="seconds")
-    last = database.execute("SELECT seal FROM releases ORDER BY id DESC LIMIT 1").fetchone()
+    (before,) = database.execute("SELECT seal FROM head").fetchone()
     text = json.dumps(event.to_json())
-    seal = _seal(last[0] if last else "", run, event.round, digest, text)
+    seal = _seal(before, run, event.round, digest, text)
     database.execute(
         "INSERT INTO releases (run, round, digest, event, committed, seal) VALUES (?, ?, ?, ?, ?, ?)",
         (run, event.round, digest, text, committed, seal),
     )
+    database.execute("UPDATE head SET releases = releases + 1, seal = ?", (seal,))
 
 
 def _seal(before: str, run: str, round: int, digest: str, event: str) -> str:
-    """A hash over this release and all before it: SQLite notices a torn page, but not a changed digit or a lost row."""
+    """A hash over this release and all before it: SQLite notices a torn page, but not a changed digit or a lost row. The
+    table `head` has the number of releases and the last hash."""
     return hashlib.sha256(json.dumps([before, run, round, digest, event]).encode()).hexdigest()
 
 
@@ -208,4 +214,6 @@ def _rows(database: sqlite3.Connection) -> list[tuple[str, GaussianRelease]]:
             result.append((run, GaussianRelease.from_json(json.loads(event))))
     except (ValueError, KeyError, TypeError) as error:
         raise sqlite3.DatabaseError(f"a release cannot be read: {error}") from error
+    if database.execute("SELECT releases, seal FROM head").fetchall() != [(len(result), before)]:
+        raise sqlite3.DatabaseError(f"{len(result)} releases are there, others were written")
     return result

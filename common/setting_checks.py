@@ -22,6 +22,13 @@ def check_together(settings: Settings) -> None:
     # Schedule and plan are made before anything else, by server and clients: in bounded time, whoever sent the settings.
     for names, size, largest in (
         ("num-rounds x clients-per-round", settings.num_rounds * settings.clients_per_round, MAX_RELEASES),
+        (
+            "num-rounds x clients-per-round x records-per-client, where batch-schedule is cyclic,",
+            settings.num_rounds * settings.clients_per_round * settings.records_per_client
+            if settings.batch_schedule == "cyclic"
+            else 0,
+            100 * MAX_RELEASES,
+        ),
         ("t-max-override x num-participating", settings.t_max_override * settings.num_participating, MAX_RELEASES),
         ("num-rounds x num-participating", settings.num_rounds * settings.num_participating, 1000 * MAX_RELEASES),
     ):
@@ -68,3 +75,10 @@ def check_together(settings: Settings) -> None:
         raise ValueError(
             f"channel must be 'dg' where noise-stddev is 0: the others need noise. Received {settings.channel!r}."
         )
+    # Below these, squares leave the range of floating point.
+    for name, value, least in (
+        ("noise-stddev", settings.noise_stddev, 1e-12),
+        ("context-radius", settings.context_radius, 1e-6),
+    ):
+        if value and value < least:
+            raise ValueError(f"{name} must be 0 or at least {least:g}. Received {value!r}.")

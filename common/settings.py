@@ -104,7 +104,7 @@ class Settings:
         1000, "equal client size; 50 x 1,000 fit both data sets", "data", at_least=2, at_most=10**7
     )
     dirichlet_alpha: float = float_field(
-        0.5, "concentration of the label partition; smaller is more heterogeneous", "data", above=0.0
+        0.5, "concentration of the label partition; smaller is more heterogeneous", "data", at_least=1e-4, at_most=1e6
     )
     train_fraction: float = float_field(
         0.8, "share of a participating client's records that train; the rest evaluates", "data", above=0.0, below=1.0
@@ -198,21 +198,27 @@ class Settings:
     )
 
     # Privacy.
-    epsilon: float = float_field(16.0, "privacy budget of every client", "privacy", above=0.0)
-    delta: float = float_field(1e-5, "delta of (epsilon, delta)", "privacy", above=0.0, below=1.0)
+    epsilon: float = float_field(16.0, "privacy budget of every client", "privacy", at_least=1e-6, at_most=1e6)
+    delta: float = float_field(1e-5, "delta of (epsilon, delta)", "privacy", at_least=1e-100, below=1.0)
     accountant: str = choice_field(
         "rdp", ("rdp", "gdp"), "closed-form Renyi conversion of eq. 7 (paper), or exact Gaussian DP", "privacy"
     )
     noise_stddev: float | None = float_field(
-        None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0
+        None, "sigma_g; auto: calibrated to epsilon; 0: no noise, no guarantee", "privacy", at_least=0.0, at_most=1e9
     )
     context_noise_ratio: float | None = float_field(
-        None, "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)", "privacy", above=0.0
+        None,
+        "(sigma_c/Delta_c)/(sigma_g/Delta_g); auto: such that sigma_c = sigma_g (paper)",
+        "privacy",
+        at_least=1e-9,
+        at_most=1e9,
     )
     t_max_override: int = int_field(
         0, "calibrate for this many participations instead of the schedule's maximum; 0: off", "privacy", at_least=0
     )
-    clip_norm: float = float_field(1.0, "C_g, bound on one record's coefficient gradient", "privacy", above=0.0)
+    clip_norm: float = float_field(
+        1.0, "C_g, bound on one record's coefficient gradient", "privacy", at_least=1e-9, at_most=1e9
+    )
     batch_records: int = int_field(333, "m_g, records in a batch and fixed denominator", "privacy", at_least=1)
     batch_schedule: str = choice_field(
         "uniform",

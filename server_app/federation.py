@@ -194,6 +194,7 @@ def _read_hello(reply: Message) -> dict[str, Any]:
     accuracy, counts = hello.get("commonest-label-accuracy"), hello.get("label-counts")
     if not (isinstance(accuracy, float) and 0.0 <= accuracy <= 1.0):
         hello.pop("commonest-label-accuracy", None)
-    if not isinstance(hello.get("indices"), bytes) or not isinstance(counts, list):
+    usable = isinstance(counts, list) and all(type(count) is int and count >= 0 for count in counts)
+    if not usable or not isinstance(hello.get("indices"), bytes):
         hello.pop("indices", None)
     return hello

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -15,6 +14,9 @@ from common.settings import Settings
 from server_app.federation import Replies
 from server_app.generator import Generator
 
+# No honest report comes near; sums and ratios of what is within stay finite.
+_LARGEST = 1e12
+
 
 def mean(values: Iterable[float]) -> float:
     """Arithmetic mean of at least one number."""
@@ -23,7 +25,9 @@ def mean(values: Iterable[float]) -> float:
 
 
 def training(replies: Replies, rules: Rules) -> dict[str, Any]:
-    """Means over the round's clients of what they reported about their un-noised updates."""
+    """Means over the round's clients of what they reported about their un-noised updates; nothing where that is off."""
+    if rules.settings.diagnostics == "off":
+        return {}
     reports = [dict(replies.accepted[c].metric_records.get(METRICS, {})) for c in sorted(replies.accepted)]
     row: dict[str, Any] = {}
     for key in ("loss", "update-norm", "clipped-fraction", "nonfinite-records", "gradient-ms", "encode-ms"):
@@ -45,7 +49,7 @@ def hidden(generator: Generator, clients: Collection[int]) -> dict[str, float]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def evaluation_due(settings: Settings, round: int) -> bool:

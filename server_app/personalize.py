@@ -103,8 +103,11 @@ def _send_models(state: ServerState, federation: Federation, hellos: dict[int, A
     replies = federation.ask(f"{MessageType.QUERY}.{MODEL}", requests, 0)
     result = {client: f"not delivered: {reason}" for client, reason in replies.failed.items()}
     for client, content in replies.accepted.items():
-        digest = content.config_records[REPLY].get("sha256")
+        digest = content.config_records[REPLY].get("sha256") if REPLY in content.config_records else None
+        if not isinstance(digest, str):
+            result[client] = "not delivered: the reply names no model"
+            continue
         result[client] = "delivered"
         sent = hashlib.sha256(coefficients[client].tobytes()).hexdigest()[:12]
-        log.info("client %d keeps its model %s (coefficients %s)", client, str(digest)[:12], sent)
+        log.info("client %d keeps its model %s (coefficients %s)", client, digest[:12], sent)
     return result

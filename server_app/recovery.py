@@ -62,6 +62,7 @@ def _recover(
             settings_digest=state.settings.digest(),
         )
         state.ledger, last = restored.ledger, restored.round
+    written = folder.last_round()
     folder.truncate_metrics(last)
     asked: dict[int, list[int]] = {}
     for fact in map(_checked, state.journal.read()):
@@ -73,12 +74,19 @@ def _recover(
             asked[round] = fact["clients"]
         else:
             updates = {int(client): unpack_array(text) for client, text in fact["updates"].items()}
+            if round != last + 1 or last == BEFORE_CONTEXTS or not set(updates) <= state.ledger.spent_in(round):
+                raise ValueError(f"journal: round {round} was accepted without what came before it; a part is lost")
             if any(update.shape != (state.rules.space.dim,) for update in updates.values()):
                 raise ValueError(f"journal: updates of round {round} must have {state.rules.space.dim} coordinates")
             state.apply(round, updates, fact["row"])
             finish_round(round, fact["row"])
             asked.pop(round, None)
             last = round
+    if written > max(last, 0):
+        raise ValueError(
+            f"{folder.path} has metrics of round {written}, but checkpoint and journal end at round {max(last, 0)}: what was "
+            "released in between would be counted as never released. Restore them from a back-up, or start a new run."
+        )
     lost = {
         round: frozenset(client for client in clients if not _can_repeat(state, hellos.get(client), client, round))
         for round, clients in asked.items()

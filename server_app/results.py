@@ -143,16 +143,28 @@ class RunFolder:
             return []
         return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
 
+    def last_round(self) -> int:
+        """The highest round with metrics; 0 for none. Damaged lines do not count."""
+        rounds = [0]
+        for line in (
+            self.metrics.read_text(encoding="utf-8", errors="replace").splitlines() if self.metrics.exists() else ()
+        ):
+            try:
+                rounds.append(int(json.loads(line)["round"]))
+            except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+                continue
+        return max(rounds)
+
     def truncate_metrics(self, last_round: int) -> None:
         """Drop rows after `last_round`: replay writes them again. A torn last line goes too."""
         if not self.metrics.exists():
             return
         kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 if int(json.loads(line)["round"]) <= last_round:
                     kept.append(line + "\n")
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
                 break
         write_atomically(self.metrics, "".join(kept).encode())
 

@@ -64,9 +64,9 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
         "generator_digest": hashlib.sha256(generator).hexdigest(),
     }
     folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
+    folder.write_json("summary.json", summary)
     # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.
     folder.server_key.unlink(missing_ok=True)
-    folder.write_json("summary.json", summary)
     return summary
 
 

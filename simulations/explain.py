@@ -96,7 +96,10 @@ def _batches(rules: Rules, client: int) -> str:
     settings = rules.settings
     train = split(settings, client, settings.records_per_client).train
     rounds = rules.schedule.counts()[client]
-    counts = np.bincount(np.concatenate([batch(settings, client, t + 1, t, train) for t in range(rounds)]))[train]
+    counts = np.bincount(
+        np.concatenate([batch(settings, client, t + 1, t, train) for t in range(rounds)]),
+        minlength=settings.records_per_client,
+    )[train]
     return f"{counts.min()} to {counts.max()}"
 
 

@@ -16,7 +16,7 @@ def check_record(record: Any) -> None:
     _mapping(
         settings=_settings,
         numerics=_any_mapping,
-        privacy=_any_mapping,
+        privacy=_mapping(epsilon=_optional),
         noise=_mapping(norm=_number),
         accuracy=_mapping(seen=_optional, future=_optional, per_client=_each(_number)),
         evaluations=_list(_mapping(round=_number, seen=_optional, future=_optional)),

@@ -110,6 +110,6 @@ def _read_record(path: Path) -> Record:
     try:
         record = json.loads(path.read_text())
         check_record(record)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} must be a result file: {error}") from None
     return dict(record)

@@ -13,6 +13,7 @@ from common.data.records import ClientRecords
 from common.data.splits import split
 from common.randomness import Purpose, public_generator
 from common.settings import Settings
+from common.validation import integer
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,14 @@ class CanaryRecords:
     """
 
     def __init__(self, settings: Settings, data_dir: Path, per_client: int, trial: int) -> None:
-        if not 1 <= per_client <= settings.train_records:
-            raise ValueError(
-                f"--canaries must be from 1 to the {settings.train_records} training records of a client. "
-                f"Received {per_client}."
-            )
+        integer("canaries", per_client, at_least=1, at_most=settings.train_records)
         self._source = BuiltInRecords(settings, data_dir)
         dataset = load(settings.dataset, data_dir)
         rng = public_generator(settings.seed, Purpose.AUDIT, round=trial)
         unused = np.setdiff1d(np.arange(len(dataset.labels)), np.concatenate(self._source.partition.indices))
         needed = 2 * per_client * settings.num_participating
         if needed > len(unused):
-            raise ValueError(f"--canaries must leave {needed} unused records. {settings.dataset} has {len(unused)}.")
+            raise ValueError(f"canaries must leave {needed} unused records. {settings.dataset} has {len(unused)}.")
         drawn = rng.permutation(unused)[:needed].reshape(settings.num_participating, 2, per_client)
         classes = int(dataset.labels.max()) + 1
 

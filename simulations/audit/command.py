@@ -63,11 +63,11 @@ def _audit(options: argparse.Namespace) -> int:
             work=Path(work),
         ):
             rows.append(row)
+            write_audit(options.out, audit, rows)
             console.print(
                 f"{row['channel']} {row['adversary']}: claimed epsilon {row['claimed_epsilon']:.4g}, at least "
                 f"{row['epsilon']:.2f} ({row['correct']} of {row['guesses']} guesses right)"
             )
-    write_audit(options.out, audit, rows)
     console.print(f"{options.out}, {options.out.with_suffix('.md')}")
     refuted = [row for row in rows if row["refuted"]]
     for row in refuted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.validation import integer
+
 
 @dataclass(frozen=True)
 class Size:
@@ -19,6 +21,11 @@ class Size:
     records: int
     canaries: int
     rounds: int
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "records", "rounds"):
+            integer(name, getattr(self, name), at_least=1)
+        integer("canaries", self.canaries, at_least=1, at_most=self.records)
 
 
 # Many clients with few canaries each: releases of one client confuse its canaries with each other.

@@ -116,7 +116,8 @@ def disagreements(results: Results) -> Table:
 def _outcome(results: Results, test: Removal, dataset: str) -> str:
     """Means over the seeds that both cells have."""
     before, after = (_cell(results, {"dataset": dataset, **cell}) for cell in test.cells)
-    seeds = sorted(set(before) & set(after))
+    both = sorted(set(before) & set(after))
+    seeds = [s for s in both if None not in (before[s]["accuracy"][test.side], after[s]["accuracy"][test.side])]
     if not seeds:
         return "not run"
     first, second = (Interval.of(cell[s]["accuracy"][test.side] for s in seeds) for cell in (before, after))

@@ -82,7 +82,8 @@ class Results:
     def difference(self, side: str, one: dict[str, Any], other: dict[str, Any]) -> Interval:
         """Accuracy of cell `one` minus cell `other`, paired over the seeds that both have."""
         a, b = self.cell(**one), self.cell(**other)
-        return Interval.of(a[seed]["accuracy"][side] - b[seed]["accuracy"][side] for seed in sorted(set(a) & set(b)))
+        pairs = [(a[seed]["accuracy"][side], b[seed]["accuracy"][side]) for seed in sorted(set(a) & set(b))]
+        return Interval.of(x - y for x, y in pairs if x is not None and y is not None)
 
     def reference(self, row: str, side: str, **wanted: Any) -> Interval:
         """A reference row that every run has (commonest label), one value per seed: it depends on the data set and its

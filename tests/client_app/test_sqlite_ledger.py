@@ -243,6 +243,41 @@ def test_a_damaged_or_lost_ledger_releases_nothing_and_says_how_to_go_on(ledger,
             call()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        """UPDATE releases SET event = replace(event, '0', '1') WHERE round = 2""",
+        "UPDATE releases SET round = 9 WHERE round = 2",
+        "DELETE FROM releases WHERE round = 1",
+        "DELETE FROM releases WHERE round = 3",
+        "DELETE FROM releases",
+        "DELETE FROM head",
+    ],
+)
+def test_a_ledger_that_says_something_else_is_refused(ledger, change):
+    """What SQLite takes for sound: a changed digit, a lost row, also the last."""
+    for round in range(4):
+        spend(ledger, round)
+    database = sqlite3.connect(ledger._path)
+    changed = database.execute(change).rowcount
+    database.commit()
+    database.close()
+    assert changed > 0
+    for call in (ledger.events, lambda: ledger.commit("r", "new", release(9), accept)):
+        with pytest.raises(LedgerError, match="restore the newest back-up"):
+            call()
+
+
+def test_nothing_waits_in_the_write_ahead_log(ledger):
+    """SQLite drops its damaged end without a word: what is committed is in the sealed file."""
+    spend(ledger, 0)
+    with ledger._open() as database:
+        ledger.commit("r", "d", release(1), accept)
+        log = ledger._path.with_name(ledger._path.name + "-wal")
+        assert not log.exists() or log.stat().st_size == 0
+        assert len(database.execute("SELECT * FROM releases").fetchall()) == 2
+
+
 def test_creating_again_changes_nothing(ledger):
     spend(ledger, 1)
     ledger.create()

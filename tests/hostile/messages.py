@@ -2,10 +2,12 @@
 
 import atexit
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from client_app.app import app as client_app
@@ -19,6 +21,7 @@ from common.settings import Settings
 from server_app.federation import FederationError
 from server_app.results import RunFolder
 from server_app.strategy import PersonalizedStrategy
+from server_app.summary import _manifest, _references
 from simulations.grid import InProcessGrid
 from tests.hostile.draw import Draw, mutate
 
@@ -137,7 +140,9 @@ def _metrics(draw):
     metrics = MetricRecord()
     for _ in range(draw.number(4)):
         try:
-            metrics[draw.choice(["loss", "num-examples", "correct", "update-norm", "x"])] = draw.scalar()
+            metrics[draw.choice(["loss", "num-examples", "correct", "update-norm", "clipped-fraction", "x"])] = (
+                draw.scalar()
+            )
         except (TypeError, ValueError, OverflowError):
             continue
     return metrics
@@ -212,6 +217,29 @@ def hellos(data):
     assert set(strategy.hellos) >= set(range(4))
     for hello in strategy.hellos.values():
         assert keys.is_usable(hello["public-key"])
+    # The end of the run writes what they said.
+    json.dumps([_references(strategy.state, strategy.hellos), _manifest(strategy.hellos)], allow_nan=False)
+
+
+def reports(data):
+    """Client → server: an honest release beside any report about it. The row can be written, whatever it says."""
+    draw, here = Draw(data), world()
+    made = []
+    for request, honest in zip(here.requests, here.replies, strict=True):
+        reply = Message(
+            RecordDict({REPLY: honest.content.config_records[REPLY], METRICS: _metrics(draw)}), reply_to=request
+        )
+        reply.metadata.__dict__["_src_node_id"] = request.metadata.dst_node_id
+        made.append(reply)
+    saved = [parameter.detach().clone() for parameter in here.strategy.state.generator.variant.parameters()]
+    try:
+        here.strategy.aggregate_train(1, made)
+        assert len(here.strategy._row["clients"]) == len(made)
+        json.dumps(here.strategy._row, allow_nan=False)
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(here.strategy.state.generator.variant.parameters(), saved, strict=True):
+                parameter.copy_(value)
 
 
 def request(data):
@@ -259,5 +287,6 @@ TARGETS = {
     "standalone release": (standalone_release, (ChannelError,)),
     "replies": (replies, ()),
     "hellos": (hellos, (FederationError,)),
+    "reports": (reports, ()),
     "request": (request, ()),
 }

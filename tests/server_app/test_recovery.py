@@ -9,6 +9,7 @@ from client_app.app import app
 from server_app import app as server
 from server_app.federation import FederationError
 from server_app.journal import Journal
+from server_app.recovery import CannotResume
 from server_app.results import RunFolder
 from server_app.state import ServerState
 from simulations.grid import InProcessGrid
@@ -146,6 +147,67 @@ def test_contexts_that_were_lost_are_not_released_twice(tiny, monkeypatch):
     monkeypatch.undo()
     resumed = tiny(deterministic=False, resume=True)
     with pytest.raises(FederationError, match="not released twice"):
+        server.run(InProcessGrid(app, resumed), resumed)
+
+
+def interrupted(tiny, round=6):
+    """A run killed before round `round`; checkpoint at 3, journal up to there."""
+    settings = tiny(num_rounds=7)
+    with pytest.raises(Killed):
+        server.run(CountingGrid(settings, die_before=round), settings)
+    return RunFolder(settings)
+
+
+def without(line):
+    def change(folder):
+        lines = folder.journal.read_bytes().splitlines(keepends=True)
+        del lines[line]
+        folder.journal.write_bytes(b"".join(lines))
+
+    return change
+
+
+def other_number(folder):
+    """One bit of one tensor, which safetensors does not notice."""
+    content = bytearray(folder.checkpoint.read_bytes())
+    content[-5] ^= 1
+    folder.checkpoint.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: folder.journal.unlink(), "counted as never released"),
+        (lambda folder: folder.checkpoint.unlink(), "a part is lost"),
+        (without(0), "one before it is lost"),
+        (without(1), "one before it is lost"),
+        (
+            lambda folder: folder.journal.write_bytes(folder.journal.read_bytes()[:-1] + b"\x0b"),
+            "whole but for its end",
+        ),
+        (other_number, "seal"),
+        (lambda folder: folder.checkpoint.write_bytes(folder.checkpoint.read_bytes()[:-9]), "damaged"),
+    ],
+)
+def test_a_folder_that_lost_a_part_is_not_resumed(tiny, damage, named):
+    """Resuming would release again, or count too little."""
+    folder = interrupted(tiny)
+    damage(folder)
+    resumed = tiny(num_rounds=7, resume=True)
+    with pytest.raises(CannotResume, match=named):
+        server.run(InProcessGrid(app, resumed), resumed)
+
+
+def test_a_release_that_was_never_asked_for_is_not_accepted(tiny):
+    """A journal that is sealed and wrong: somebody wrote it."""
+    folder = interrupted(tiny)
+    facts = [fact for fact in Journal(folder.journal).read() if not (fact["kind"] == "asked" and fact["round"] == 4)]
+    folder.journal.unlink()
+    journal = Journal(folder.journal)
+    for fact in facts:
+        journal.append(fact.pop("kind"), **fact)
+    resumed = tiny(num_rounds=7, resume=True)
+    with pytest.raises(CannotResume, match="a part is lost"):
         server.run(InProcessGrid(app, resumed), resumed)
 
 

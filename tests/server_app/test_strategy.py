@@ -236,6 +236,19 @@ def test_unusable_metrics_are_left_out_and_the_release_is_kept(tiny, values):
     assert len(rows(tiny())[1]["clients"]) == 2
 
 
+@pytest.mark.parametrize(
+    "hello", [{"label-counts": [float("nan")]}, {"label-counts": [True]}, {"commonest-label-accuracy": 7.0}]
+)
+def test_what_a_client_says_of_itself_cannot_spoil_the_end_of_the_run(tiny, hello):
+    def lie(message, reply):
+        if message.metadata.message_type == "query.hello":
+            reply.content.config_records[REPLY].update(hello)
+        return [reply]
+
+    summary, _ = run(tiny(), lie)
+    assert summary["accuracy"]["seen"] is not None
+
+
 def test_unusable_evaluation_is_counted(tiny):
     def spoil(message, reply):
         if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 1000:

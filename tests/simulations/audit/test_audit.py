@@ -83,4 +83,4 @@ def test_table_and_command(tmp_path, data_dir, capsys):
     assert len(json.loads(out.read_text())["rows"]) == 4
     assert out.with_suffix(".md").read_text().startswith("| adversary")
     assert cli.main([*arguments, "--white-box", "4", "20", "21", "2", "--data-dir", str(data_dir)]) == 2
-    assert "--canaries" in capsys.readouterr().err
+    assert "canaries" in capsys.readouterr().err
