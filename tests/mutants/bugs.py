@@ -300,4 +300,32 @@ BUGS: tuple[Bug, ...] = (
         'import traceback\n        return Message(Error(int(Refusal.INTERNAL), traceback.format_exc()), reply_to=message)',
         "tests/server_app/test_strategy.py::test_an_unforeseen_error_leaves_as_a_code_too",
     ),
+    bug(
+        "a lost or changed line of the journal is accepted",
+        "server_app/journal.py",
+        'if sealed(text, self._checksum) != line + b"\\n":',
+        "if False:",
+        "tests/server_app/test_recovery.py::test_a_folder_that_lost_a_part_is_not_resumed",
+    ),
+    bug(
+        "a release is accepted that was never counted",
+        "server_app/recovery.py",
+        "not set(updates) <= state.ledger.spent_in(round)",
+        "False",
+        "tests/server_app/test_recovery.py::test_a_release_that_was_never_asked_for_is_not_accepted",
+    ),
+    bug(
+        "a changed number in a checkpoint is accepted",
+        "server_app/checkpoint.py",
+        'if metadata.pop("seal", None) != _seal(tensors, metadata):',
+        'if metadata.pop("seal", None) is None:',
+        "tests/server_app/test_recovery.py::test_a_folder_that_lost_a_part_is_not_resumed",
+    ),
+    bug(
+        "a changed digit or a lost row of a ledger is accepted",
+        "client_app/sqlite_ledger.py",
+        "if seal != _seal(before, run, round, digest, event):",
+        "if False:",
+        "tests/client_app/test_sqlite_ledger.py::test_a_ledger_that_says_something_else_is_refused",
+    ),
 )  # fmt: skip
