@@ -7,7 +7,7 @@ import pytest
 
 from common.channel import dg
 from simulations import cli
-from simulations.audit.attacks import coins, white_box
+from simulations.audit.attacks import black_box, coins, white_box
 from simulations.audit.bound import best_bound
 from simulations.audit.run import run_with_canaries
 from simulations.audit.size import Size
@@ -45,6 +45,13 @@ def test_without_noise_the_leak_is_found_and_with_it_the_claim_stands(tmp_path, 
     assert leak.epsilon > 2.5
     sound, _ = bound(SMALL.settings(size, channel, 1.0, str(data_dir), tmp_path), size)
     assert sound.epsilon <= 1.0
+
+
+def test_the_finished_models_alone_give_canaries_away_without_noise(tmp_path, data_dir):
+    size = Size(3, 20, 20, 60)
+    settings = SMALL.settings(size, "dg", None, str(data_dir), tmp_path)
+    transcript = run_with_canaries(settings, size.canaries, 0)
+    assert ((black_box(transcript) > 0) == coins(transcript)).mean() > 0.8
 
 
 def test_noise_that_is_claimed_and_not_there_is_found(tmp_path, data_dir, monkeypatch):
