@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from flwr.app import ConfigRecord, RecordDict
 
 from common.privacy.events import GaussianRelease
+from common.privacy.packed import Groups, add, unpack
 from common.protocol import Refusal, RequestRefused
 
 
@@ -57,37 +58,35 @@ class StateLedger:
 
     def __init__(self, state: RecordDict) -> None:
         if "ledger" not in state.config_records:
-            state.config_records["ledger"] = ConfigRecord({"entries": "[]", "latest": "", "message": b""})
+            state.config_records["ledger"] = ConfigRecord({"entries": "{}", "latest": "", "message": b""})
         self._record = state.config_records["ledger"]
-
-    def _entries(self) -> list[dict[str, Any]]:
-        entries: list[dict[str, Any]] = json.loads(str(self._record["entries"]))
-        return entries
+        # Run → releases (`common.privacy.packed`); read once, since a message has a ledger object of its own.
+        self._runs: dict[str, Groups] = json.loads(str(self._record["entries"]))
 
     def events(self, run: str | None = None) -> list[GaussianRelease]:
         """See `ReleaseLedger.events`."""
-        wanted = (entry for entry in self._entries() if run in (None, entry["run"]))
-        return [GaussianRelease.from_json(entry["event"]) for entry in wanted]
+        return [event for name, groups in self._runs.items() if run in (None, name) for event in unpack(groups)]
 
     def stored(self, run: str, digest: str, round: int) -> bytes | None:
         """See `ReleaseLedger.stored`."""
-        spent = self._spent(run)
-        if round not in spent:
+        if not self._is_spent(run, round):
             return None
-        if spent[round] != digest:
-            raise RequestRefused(Refusal.REPEATED, f"round {round} was spent with another request")
+        if self._record["latest"] != digest:
+            raise RequestRefused(
+                Refusal.REPEATED, f"round {round} was spent with another request, or its message is gone"
+            )
         message = self._record["message"]
-        if self._record["latest"] != digest or not isinstance(message, bytes) or not message:
+        if not isinstance(message, bytes) or not message:
             raise RequestRefused(Refusal.REPEATED, f"round {round} was spent and its message is gone")
         return message
 
     def commit(self, run: str, digest: str, event: GaussianRelease, check: Check) -> None:
         """See `ReleaseLedger.commit`."""
-        if event.round in self._spent(run):
+        if self._is_spent(run, event.round):
             raise RequestRefused(Refusal.REPEATED, f"round {event.round} was spent")
         check([*self.events(run), event], [*self.events(), event])
-        entries = [*self._entries(), {"run": run, "digest": digest, "event": event.to_json()}]
-        self._record["entries"] = json.dumps(entries)
+        add(self._runs.setdefault(run, []), event)
+        self._record["entries"] = json.dumps(self._runs)
         self._record["latest"], self._record["message"] = digest, b""
 
     def finish(self, digest: str, message: bytes) -> None:
@@ -96,5 +95,5 @@ class StateLedger:
             raise ValueError(f"only the latest event can be finished. Received {digest}.")
         self._record["message"] = message
 
-    def _spent(self, run: str) -> dict[int, str]:
-        return {entry["event"]["round"]: entry["digest"] for entry in self._entries() if entry["run"] == run}
+    def _is_spent(self, run: str, round: int) -> bool:
+        return any(round in group["rounds"] for group in self._runs.get(run, []))

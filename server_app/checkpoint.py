@@ -14,7 +14,8 @@ from safetensors.torch import save
 
 from common.files import write_atomically
 from common.numerics import describe
-from common.privacy.events import GaussianRelease, Ledger
+from common.privacy.events import Ledger
+from common.privacy.packed import pack, unpack
 from server_app.generator import Generator
 from server_app.optimizer import ServerOptimizer
 
@@ -43,7 +44,7 @@ def save_checkpoint(
         "round": str(round),
         "settings": settings_digest,
         "numerics": json.dumps(describe()),
-        "ledger": json.dumps([event.to_json() for event in ledger.events]),
+        "ledger": json.dumps(pack(ledger.events)),
     }
     tensors = {name: value.cpu().contiguous() for name, value in tensors.items()}
     metadata["seal"] = _seal(tensors, metadata)
@@ -79,8 +80,7 @@ def load_checkpoint(
     generator.set_contexts(contexts)
     generator.variant.load_state_dict(groups["generator"])
     optimizer.load_tensors(groups["optimizer"])
-    events = [GaussianRelease.from_json(value) for value in json.loads(metadata["ledger"])]
-    return Restored(int(metadata["round"]), Ledger(events))
+    return Restored(int(metadata["round"]), Ledger(unpack(json.loads(metadata["ledger"]))))
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:

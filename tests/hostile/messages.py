@@ -272,7 +272,7 @@ def request(data):
     message = Message(content, 7, kind, group_id="1")
     message.metadata.__dict__["_message_id"] = "1"
     reply = client_app(message, context)
-    spent = "ledger" in context.state.config_records and context.state.config_records["ledger"]["entries"] != "[]"
+    spent = "ledger" in context.state.config_records and context.state.config_records["ledger"]["entries"] != "{}"
     if reply.has_error():
         assert reply.error.code in {int(code) for code in Refusal} - {int(Refusal.INTERNAL)}, reply.error.code
         assert not reply.error.reason

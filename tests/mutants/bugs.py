@@ -218,8 +218,8 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "context released twice, in simulation",
         (
-            ("client_app/ledger.py", "if round not in spent:", "if round not in spent or round == 0:"),
-            ("client_app/ledger.py", "if event.round in self._spent(run):", "if event.round and event.round in self._spent(run):"),
+            ("client_app/ledger.py", "if not self._is_spent(run, round):", "if not self._is_spent(run, round) or round == 0:"),
+            ("client_app/ledger.py", "if self._is_spent(run, event.round):", "if event.round and self._is_spent(run, event.round):"),
         ),
         ("tests/client_app/test_client.py::test_context_is_released_once",),
     ),

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from client_app.app import app
+from client_app.ledger import StateLedger
 from server_app import app as server
 from server_app.federation import FederationError
 from server_app.journal import Journal
@@ -127,7 +128,7 @@ def test_secret_release_is_repeated_where_the_clients_ledgers_survive(tiny):
         context.state = grid.contexts[node].state
     server.run(second, resumed)
     assert len(RunFolder(resumed).read_metrics()[2]["clients"]) == 2
-    spent = [len(json.loads(context.state.config_records["ledger"]["entries"])) for context in second.contexts.values()]
+    spent = [len(StateLedger(context.state).events()) for context in second.contexts.values()]
     assert sum(spent) == 6 + 14
 
 
