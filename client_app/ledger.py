@@ -84,7 +84,8 @@ class StateLedger:
         """See `ReleaseLedger.commit`."""
         if self._is_spent(run, event.round):
             raise RequestRefused(Refusal.REPEATED, f"round {event.round} was spent")
-        check([*self.events(run), event], [*self.events(), event])
+        of_run = [*self.events(run), event]
+        check(of_run, of_run if set(self._runs) <= {run} else [*self.events(), event])
         add(self._runs.setdefault(run, []), event)
         self._record["entries"] = json.dumps(self._runs)
         self._record["latest"], self._record["message"] = digest, b""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from common.privacy.events import GaussianRelease
-from common.validation import integer
 
 Groups = list[dict[str, Any]]
 
@@ -51,7 +50,8 @@ def unpack(groups: Groups) -> list[GaussianRelease]:
             shared["records"] = tuple(shared["records"])
         first: GaussianRelease | None = None
         for round in group["rounds"]:
-            integer("round", round, at_least=0)
+            if type(round) is not int or round < 0:
+                raise ValueError(f"round must be an integer >= 0. Received {round!r}.")
             first = first or GaussianRelease(round=round, **shared)
             events.append(_at(first, round))
     return sorted(events, key=lambda event: (event.round, event.client))
