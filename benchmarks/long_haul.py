@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.report import save
+from benchmarks.report import FOLDER, save
 from common.settings import Settings
 from server_app.results import RunFolder
 from simulations.run import run_in_process, run_on_ray
@@ -84,22 +85,25 @@ def haul(rows, settings: Settings, home: str) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("~/.cache/papfl").expanduser())
-    parser.add_argument("--ray-rounds", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=10_000)
+    parser.add_argument("--ray-rounds", type=int, default=2000, help="0: leave that part as it was measured")
+    parser.add_argument("--rounds", type=int, default=10_000, help="0: as above")
     options = parser.parse_args()
-    result = {}
+    path = FOLDER / "long_haul.json"
+    result = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        settings = settings_of(options.data_dir, folder, options.rounds, "in-process")
-        before = look("nobody")
-        result["in process"] = haul(run_in_process(settings), settings, "nobody")
-        result["in process"]["open_files_left"] = look("nobody")[1] - before[1]
-        print(result, flush=True)
-        settings = settings_of(options.data_dir, folder, options.ray_rounds, "ray")
-        result["ray"] = haul(run_on_ray(settings), settings, RAY_HOME)
-        deadline = time.monotonic() + 60  # Ray's processes notice the end of their driver within seconds
-        while len(family(RAY_HOME)) > 1 and time.monotonic() < deadline:
-            time.sleep(1.0)
-        result["ray"]["processes_left"] = len(family(RAY_HOME)) - 1
+        if options.rounds:
+            settings = settings_of(options.data_dir, folder, options.rounds, "in-process")
+            before = look("nobody")
+            result["in process"] = haul(run_in_process(settings), settings, "nobody")
+            result["in process"]["open_files_left"] = look("nobody")[1] - before[1]
+        if options.ray_rounds:
+            settings = settings_of(options.data_dir, folder, options.ray_rounds, "ray")
+            result["ray"] = haul(run_on_ray(settings), settings, RAY_HOME)
+            deadline = time.monotonic() + 60  # Ray's processes notice the end of their driver within seconds
+            while len(family(RAY_HOME)) > 1 and time.monotonic() < deadline:
+                time.sleep(1.0)
+            result["ray"]["processes_left"] = len(family(RAY_HOME)) - 1
+    result.pop("machine", None)
     save("long_haul", result)
 
 
