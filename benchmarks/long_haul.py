@@ -11,6 +11,7 @@ import os
 import statistics
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 from benchmarks.report import FOLDER, save
@@ -18,8 +19,8 @@ from common.settings import Settings
 from server_app.results import RunFolder
 from simulations.run import run_in_process, run_on_ray
 
-# Where `papfl run` keeps the FLWR_HOME of its processes.
-RAY_HOME = "papfl-flwr-"
+# In the environment of everything that this process starts.
+MARK = f"PAPFL_LONG_HAUL={uuid.uuid4().hex}"
 
 
 def settings_of(data_dir: Path, out_dir: str, rounds: int, name: str) -> Settings:
@@ -30,22 +31,22 @@ def settings_of(data_dir: Path, out_dir: str, rounds: int, name: str) -> Setting
     )  # fmt: skip
 
 
-def family(home: str) -> list[Path]:
-    """Processes of a run: those with its FLWR_HOME, and this one."""
+def family(mark: str) -> list[Path]:
+    """Processes with this in their environment, and this one."""
     found = [Path("/proc/self")]
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if int(path.name) != os.getpid() and home.encode() in (path / "environ").read_bytes():
+            if int(path.name) != os.getpid() and mark.encode() in (path / "environ").read_bytes():
                 found.append(path)
         except OSError:
             continue
     return found
 
 
-def look(home: str) -> tuple[float, int, int]:
+def look(mark: str) -> tuple[float, int, int]:
     """Memory in MB (shared pages counted once), open files and processes of a run."""
     memory, files, processes = 0.0, 0, 0
-    for path in family(home):
+    for path in family(mark):
         try:
             lines = (path / "smaps_rollup").read_text().splitlines()
             memory += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
@@ -56,12 +57,12 @@ def look(home: str) -> tuple[float, int, int]:
     return memory, files, processes
 
 
-def haul(rows, settings: Settings, home: str) -> dict:
+def haul(rows, settings: Settings, mark: str) -> dict:
     """Run, and look every hundredth of it."""
     seen, step = [], max(1, settings.num_rounds // 100)
     for row in rows:
         if row["round"] % step == 0:
-            seen.append((row["round"], *look(home)))
+            seen.append((row["round"], *look(mark)))
     seconds = [row["seconds"] for row in RunFolder(settings).read_metrics()]
     tenth = len(seconds) // 10
     late, early = seen[-10:], seen[10:20]  # the first tenth still loads and compiles
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--ray-rounds", type=int, default=2000, help="0: leave that part as it was measured")
     parser.add_argument("--rounds", type=int, default=10_000, help="0: as above")
     options = parser.parse_args()
+    os.environ.update([MARK.split("=")])
     path = FOLDER / "long_haul.json"
     result = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
@@ -98,11 +100,11 @@ def main() -> None:
             result["in process"]["open_files_left"] = look("nobody")[1] - before[1]
         if options.ray_rounds:
             settings = settings_of(options.data_dir, folder, options.ray_rounds, "ray")
-            result["ray"] = haul(run_on_ray(settings), settings, RAY_HOME)
+            result["ray"] = haul(run_on_ray(settings), settings, MARK)
             deadline = time.monotonic() + 60  # Ray's processes notice the end of their driver within seconds
-            while len(family(RAY_HOME)) > 1 and time.monotonic() < deadline:
+            while len(family(MARK)) > 1 and time.monotonic() < deadline:
                 time.sleep(1.0)
-            result["ray"]["processes_left"] = len(family(RAY_HOME)) - 1
+            result["ray"]["processes_left"] = len(family(MARK)) - 1
     result.pop("machine", None)
     save("long_haul", result)
 
