@@ -43,18 +43,20 @@ def family(mark: str) -> list[Path]:
     return found
 
 
-def look(mark: str) -> tuple[float, int, int]:
-    """Memory in MB (shared pages counted once), open files and processes of a run."""
-    memory, files, processes = 0.0, 0, 0
+def look(mark: str) -> dict[str, float]:
+    """Of all processes of a run: memory in MB (shared pages counted by share, so that it also moves with other programs, and
+    heaps alone), open files, number."""
+    seen = {"memory_mb": 0.0, "heap_mb": 0.0, "open_files": 0.0, "processes": 0.0}
     for path in family(mark):
         try:
-            lines = (path / "smaps_rollup").read_text().splitlines()
-            memory += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-            files += len(list((path / "fd").iterdir()))
-            processes += 1
+            sizes = dict(line.split(":") for line in (path / "smaps_rollup").read_text().splitlines()[1:])
+            seen["memory_mb"] += int(sizes["Pss"].split()[0]) / 1024
+            seen["heap_mb"] += int(sizes["Anonymous"].split()[0]) / 1024
+            seen["open_files"] += len(list((path / "fd").iterdir()))
+            seen["processes"] += 1
         except OSError:
             continue
-    return memory, files, processes
+    return seen
 
 
 def haul(rows, settings: Settings, mark: str) -> dict:
@@ -62,24 +64,20 @@ def haul(rows, settings: Settings, mark: str) -> dict:
     seen, step = [], max(1, settings.num_rounds // 100)
     for row in rows:
         if row["round"] % step == 0:
-            seen.append((row["round"], *look(mark)))
+            seen.append(look(mark))
     seconds = [row["seconds"] for row in RunFolder(settings).read_metrics()]
     tenth = len(seconds) // 10
-    late, early = seen[-10:], seen[10:20]  # the first tenth still loads and compiles
 
-    def middle(part, index):
-        return statistics.median(item[index] for item in part)
-
+    parts = {"second_tenth": seen[10:20], "last_tenth": seen[-10:]}  # the first tenth still loads and compiles
     return {
         "rounds": len(seconds),
         "round_ms_second_tenth": 1e3 * statistics.median(seconds[tenth : 2 * tenth]),
         "round_ms_last_tenth": 1e3 * statistics.median(seconds[-tenth:]),
-        "memory_mb_second_tenth": middle(early, 1),
-        "memory_mb_last_tenth": middle(late, 1),
-        "open_files_second_tenth": middle(early, 2),
-        "open_files_last_tenth": middle(late, 2),
-        "processes_second_tenth": middle(early, 3),
-        "processes_last_tenth": middle(late, 3),
+        **{
+            f"{name}_{when}": statistics.median(one[name] for one in part)
+            for name in seen[0]
+            for when, part in parts.items()
+        },
     }
 
 
@@ -97,7 +95,7 @@ def main() -> None:
             settings = settings_of(options.data_dir, folder, options.rounds, "in-process")
             before = look("nobody")
             result["in process"] = haul(run_in_process(settings), settings, "nobody")
-            result["in process"]["open_files_left"] = look("nobody")[1] - before[1]
+            result["in process"]["open_files_left"] = look("nobody")["open_files"] - before["open_files"]
         if options.ray_rounds:
             settings = settings_of(options.data_dir, folder, options.ray_rounds, "ray")
             result["ray"] = haul(run_on_ray(settings), settings, MARK)
