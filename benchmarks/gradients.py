@@ -25,7 +25,7 @@ def measure(dataset: str) -> dict[str, float]:
     x = torch.rand(RECORDS, *shape, generator=generator)
     y = torch.randint(10, (RECORDS,), generator=generator)
     model, theta = build_reference("lenet", shape, 10, seed=0)
-    gradients = CoefficientGradients(model, make_basis("fold", model.dim, K, seed=0))
+    gradients = CoefficientGradients(model, make_basis("fold", [model.dim], K, seed=0))
     plain_model, opacus_model = lenet(shape, 10), GradSampleModule(lenet(shape, 10))
 
     def plain():

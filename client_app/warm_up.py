@@ -20,7 +20,7 @@ def warm_up() -> None:
     warm_up_codec()
     shape = (1, 28, 28)
     model, theta = build_reference("lenet", shape, 10, seed=0)
-    gradients = CoefficientGradients(model, make_basis("fold", model.dim, 512, seed=0))
+    gradients = CoefficientGradients(model, make_basis("fold", [model.dim], 512, seed=0))
     inputs = torch.linspace(0, 1, 2 * 28 * 28).reshape(2, *shape)
     gradients(theta, inputs, torch.tensor([0, 1]), clip_norm=1.0, denominator=2)
 

@@ -44,7 +44,11 @@ class Workspace:
             device=settings.device,
         )
         self.basis: Basis = make_basis(
-            self.rules.space.basis, self.model.dim, self.rules.space.dim, seed=settings.seed, device=settings.device
+            self.rules.space.basis,
+            self.rules.space.tensors,
+            self.rules.space.dim,
+            seed=settings.seed,
+            device=settings.device,
         )
         self.gradients = CoefficientGradients(self.model, self.basis)
         self.shift, self.scale = standardization(spec, settings.input_scaling)

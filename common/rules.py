@@ -77,7 +77,7 @@ def make_rules(settings: Settings) -> Rules:
                 f"{settings.dataset}. Received {settings.num_clients} x {settings.records_per_client}."
             )
     space = space_of(settings, spec)
-    check_basis(space.basis, space.model_dim, space.dim)
+    check_basis(space.basis, space.tensors, space.dim)
     schedule = make_schedule(settings)
     context_map = make_context_map(settings, spec)
     return Rules(

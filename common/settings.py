@@ -120,8 +120,8 @@ class Settings:
     )
     basis: str = choice_field(
         "fold",
-        ("fold", "dct", "dense"),
-        "signed strided fold (fast), subsampled signed cosine transform, dense QR (small sizes)",
+        ("fold", "layers", "dct", "dense"),
+        "signed strided fold (fast), the same for every tensor alone, subsampled signed cosine transform, dense QR (small)",
         "model",
     )
     num_coefficients: int = int_field(

@@ -24,19 +24,19 @@ class Space:
     Attributes:
         basis: kind of basis; "identity" for parameter space.
         dim: k, coordinates of one release.
-        model_dim: d_theta, parameters of the personal model.
+        tensors: entries of each tensor of the personal model; their sum is d_theta.
     """
 
     basis: str
     dim: int
-    model_dim: int
+    tensors: tuple[int, ...]
 
 
 def space_of(settings: Settings, spec: DatasetSpec) -> Space:
     """The space of the settings' variant."""
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         model = MODELS[settings.model](spec.image_shape, spec.num_classes)
-    model_dim = sum(parameter.numel() for parameter in model.parameters())
+    tensors = tuple(parameter.numel() for parameter in model.parameters())
     if settings.variant in PARAMETER_SPACE:
-        return Space("identity", model_dim, model_dim)
-    return Space(settings.basis, settings.num_coefficients, model_dim)
+        return Space("identity", sum(tensors), tensors)
+    return Space(settings.basis, settings.num_coefficients, tensors)

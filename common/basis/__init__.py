@@ -5,6 +5,7 @@ A basis is two maps. `expand(a)`: coefficients (k,) → parameters (d_theta,), P
 P is never stored densely above a small size: on CIFAR-10 it would take 7.9 GB.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -29,14 +30,24 @@ class Basis(Protocol):
         """G P. `gradients`: (n, d_theta) float32. Returns (n, k) float32, written to `out` if given."""
 
 
-BASES: dict[str, type] = {"fold": FoldBasis, "dct": CosineBasis, "dense": DenseBasis, "identity": IdentityBasis}
+BASES: dict[str, type] = {
+    "fold": FoldBasis,
+    "layers": FoldBasis,
+    "dct": CosineBasis,
+    "dense": DenseBasis,
+    "identity": IdentityBasis,
+}
 
 
-def check_basis(kind: str, dim: int, num_coefficients: int) -> None:
-    """Raises `ValueError` for an unknown kind, k outside 1..d_theta, or a dense basis that would be too large."""
+def check_basis(kind: str, tensors: Sequence[int], num_coefficients: int) -> None:
+    """Raises `ValueError` for an unknown kind, k outside its range, or a dense basis that would be too large."""
     one_of("basis", kind, BASES)
-    if not 1 <= num_coefficients <= dim:
-        raise ValueError(f"num-coefficients must be from 1 to d_theta = {dim}. Received {num_coefficients}.")
+    dim = sum(tensors)
+    least = len(tensors) if kind == "layers" else 1
+    if not least <= num_coefficients <= dim:
+        raise ValueError(
+            f"num-coefficients must be from {least} to d_theta = {dim} for basis {kind!r}. Received {num_coefficients}."
+        )
     if kind == "dense" and dim * num_coefficients > MAX_ENTRIES:
         raise ValueError(
             f"basis 'dense' needs d_theta x num-coefficients <= {MAX_ENTRIES:,}. "
@@ -44,12 +55,19 @@ def check_basis(kind: str, dim: int, num_coefficients: int) -> None:
         )
 
 
-def make_basis(kind: str, dim: int, num_coefficients: int, *, seed: int, device: str = "cpu") -> Basis:
+def make_basis(kind: str, tensors: Sequence[int], num_coefficients: int, *, seed: int, device: str = "cpu") -> Basis:
     """The basis of a run, a function of the public seed.
 
+    Args:
+        kind: name in `BASES`.
+        tensors: number of entries of each tensor of the model, in order; d_theta is their sum. Only "layers" looks
+            at more than the sum.
+        num_coefficients: k.
+
     Raises:
-        ValueError: unknown kind, or k outside 1..d_theta.
+        ValueError: unknown kind, or k outside 1..d_theta (from the number of tensors on for "layers").
     """
-    check_basis(kind, dim, num_coefficients)
-    basis: Basis = BASES[kind](dim, num_coefficients, seed=seed, device=device)
+    check_basis(kind, tensors, num_coefficients)
+    blocks = {"tensors": tensors} if kind == "layers" else {}
+    basis: Basis = BASES[kind](sum(tensors), num_coefficients, seed=seed, device=device, **blocks)
     return basis

@@ -5,18 +5,21 @@ from numba import njit
 
 
 @njit(cache=True)
-def fold(gradients, entries, out):
-    """gradients (n, d), entries (d,) → out (n, k): out[r, j] = sum over m of entries[m k + j] gradients[r, m k + j]."""
-    n, dim = gradients.shape
-    k = out.shape[1]
+def fold(gradients, entries, rows, columns, out):
+    """gradients (n, d), entries (d,) → out (n, k), block after block: block b folds the rows rows[b]..rows[b + 1] of P
+    onto its columns columns[b]..columns[b + 1]."""
+    n = gradients.shape[0]
     for r in range(n):
-        target = out[r]
-        row = gradients[r]
-        for j in range(k):
-            target[j] = entries[j] * row[j]
-        for start in range(k, dim, k):
-            length = min(k, dim - start)
-            part = row[start : start + length]
-            signs = entries[start : start + length]
-            for j in range(length):
-                target[j] += np.float32(signs[j] * part[j])
+        for b in range(len(rows) - 1):
+            first, last, width = rows[b], rows[b + 1], columns[b + 1] - columns[b]
+            target = out[r, columns[b] : columns[b + 1]]
+            part = gradients[r, first : first + width]
+            signs = entries[first : first + width]
+            for j in range(width):
+                target[j] = signs[j] * part[j]
+            for start in range(first + width, last, width):
+                length = min(width, last - start)
+                part = gradients[r, start : start + length]
+                signs = entries[start : start + length]
+                for j in range(length):
+                    target[j] += np.float32(signs[j] * part[j])

@@ -9,7 +9,7 @@ from common.basis import make_basis
 from common.model import build_reference
 
 MODEL, THETA = build_reference("lenet", (1, 28, 28), 10, seed=0)
-BASIS = make_basis("fold", MODEL.dim, 2048, seed=0)
+BASIS = make_basis("fold", [MODEL.dim], 2048, seed=0)
 GRADIENTS = CoefficientGradients(MODEL, BASIS)
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = torch.rand(40, 1, 28, 28, generator=GENERATOR), torch.randint(10, (40,), generator=GENERATOR)
@@ -89,4 +89,4 @@ def test_bad_arguments_are_refused(clip, denominator):
 
 def test_basis_of_another_model_is_refused():
     with pytest.raises(ValueError, match="85822"):
-        CoefficientGradients(MODEL, make_basis("fold", 100, 10, seed=0))
+        CoefficientGradients(MODEL, make_basis("fold", [100], 10, seed=0))
