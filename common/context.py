@@ -1,4 +1,4 @@
-"""Private context: φ, the statistic behind one release, and how cached contexts enter the generator.
+"""Private context: φ, the statistic behind one release.
 
 Feature groups are a fixed partition of the input coordinates: image channels (the paper), or channels x p x p patches.
 """
@@ -128,27 +128,3 @@ def _parse_center(text: str, groups: int) -> np.ndarray:
     if len(values) != 2 * groups:
         raise ValueError(f"context-center must be {allowed}. Received {len(values)} numbers.")
     return np.array(values)
-
-
-@dataclass(frozen=True)
-class ContextEntry:
-    """How a cached context enters the generator: free post-processing of released values.
-
-    `shift` and `scale` are fixed from the participating contexts once and saved with the generator, so a client that
-    joins later is treated alike.
-    """
-
-    shift: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def fit(cls, kind: str, gain: float, contexts: np.ndarray) -> ContextEntry:
-        """From the cached participating contexts (clients, 2s); "raw" only applies the gain."""
-        if kind == "raw":
-            return cls(np.zeros(contexts.shape[1]), np.full(contexts.shape[1], gain))
-        spread = contexts.std(axis=0, ddof=0)
-        return cls(contexts.mean(axis=0), gain / np.where(spread > 0, spread, 1.0))
-
-    def __call__(self, context: np.ndarray) -> np.ndarray:
-        """(2s,) → (2s,) float32."""
-        return ((context - self.shift) * self.scale).astype(np.float32)

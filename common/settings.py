@@ -153,7 +153,10 @@ class Settings:
         at_most=1.0,
     )
     context_entry: str = choice_field(
-        "raw", ("raw", "standardized"), "how cached contexts enter the generator; free post-processing", "context"
+        "raw",
+        ("raw", "standardized", "whitened"),
+        "how cached contexts enter the generator: as released, coordinates or principal directions of equal spread (free)",
+        "context",
     )
     context_gain: float = float_field(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
 

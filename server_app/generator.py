@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from common.context import ContextEntry
+from common.context_entry import ContextEntry
 from common.randomness import Purpose, public_generator
 from common.rules import Rules
 from server_app.variants import VARIANTS
@@ -16,6 +16,7 @@ class Generator:
 
     def __init__(self, rules: Rules) -> None:
         self._settings = rules.settings
+        self._context_noise = rules.plan.context_noise_stddev
         public = torch.tensor(rules.context_map.constant(0.5), dtype=torch.float32)  # u_0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(public_generator(self._settings.seed, Purpose.GENERATOR).integers(2**63)))
@@ -39,7 +40,7 @@ class Generator:
             raise ValueError("contexts must hold at least one participating client's. Received none.")
         self.contexts = dict(contexts)
         self.entry = ContextEntry.fit(
-            self._settings.context_entry, self._settings.context_gain, np.stack(participating)
+            self._settings.context_entry, self._settings.context_gain, np.stack(participating), self._context_noise
         )
         self._inputs = {
             client: self.variant.input_of(client, torch.tensor(self.entry(context), device=self._settings.device))

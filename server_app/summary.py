@@ -124,6 +124,5 @@ def _generator_bytes(state: ServerState) -> bytes:
     assert generator.entry is not None
     tensors = {f"variant.{name}": value.cpu().contiguous() for name, value in generator.variant.state_dict().items()}
     tensors |= {f"context.{client}": torch.tensor(context) for client, context in generator.contexts.items()}
-    tensors["entry.shift"] = torch.tensor(generator.entry.shift)
-    tensors["entry.scale"] = torch.tensor(generator.entry.scale)
+    tensors |= {f"entry.{name}": torch.tensor(value) for name, value in generator.entry.tensors().items()}
     return save(tensors, {"settings": state.settings.digest()})

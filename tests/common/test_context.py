@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from common.context import ContextEntry, ContextMap, make_context_map
+from common.context import ContextMap, make_context_map
 from common.data.catalog import DATASETS
 from common.settings import Settings
 
@@ -77,11 +77,3 @@ def test_public_centre_is_that_of_the_data_sets_constants(grid):
     assert center[0] == pytest.approx(0.4914)
     assert center[3 * grid**2 - 1] == pytest.approx(0.4465)
     assert center[-1] == pytest.approx(0.4465**2 + 0.2616**2)
-
-
-def test_entry_standardises_over_participating_contexts_and_is_kept():
-    contexts = np.array([[1.0, 5.0], [3.0, 5.0]])
-    entry = ContextEntry.fit("standardized", 2.0, contexts)
-    assert np.allclose(entry(contexts[0]), [-2.0, 0.0])
-    raw = ContextEntry.fit("raw", 0.5, contexts)
-    assert np.allclose(raw(contexts[1]), [1.5, 2.5])
