@@ -1,4 +1,4 @@
-"""`papfl`: run, sweep, report, audit, deploy, personalize, fetch data, explain settings."""
+"""`papfl`: run, sweep, report, table, audit, deploy, personalize, fetch data, explain settings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from common.command import flwr_command
 from common.data.cache import DataError
 from common.data.catalog import DATASETS
 from common.data.sources import fetch, import_file
+from common.files import write_atomically
 from common.presets import PRESETS
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_run(commands)
     _add_sweep(commands)
     _add_report(commands)
+    _add_table(commands)
     _add_data(commands)
     _add_settings(commands)
     _add_explain(commands)
@@ -192,6 +194,25 @@ def _report(options: argparse.Namespace) -> int:
         raise ValueError(f"papfl report needs matplotlib: pip install 'papfl[report]' ({error}).") from None
     for path in write_report(options.results, options.out):
         print(path)
+    return 0
+
+
+def _add_table(commands: Any) -> None:
+    table = commands.add_parser("table", help="result files as one CSV table, a line per run")
+    table.add_argument("--results", type=Path, default=Path("docs/results"), help="folder of the result files")
+    table.add_argument("--out", type=Path, required=True, help="the CSV file")
+    table.set_defaults(handler=_table)
+
+
+def _table(options: argparse.Namespace) -> int:
+    from simulations.records import read_records
+    from simulations.table import table
+
+    records = read_records(options.results)
+    if not records:
+        raise ValueError(f"--results must be a folder with result files. Received {options.results}.")
+    write_atomically(options.out, table(records).encode())
+    print(f"{options.out}: {len(records)} runs")
     return 0
 
 

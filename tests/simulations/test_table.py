@@ -1,0 +1,35 @@
+import csv
+
+from common.settings import Settings
+from simulations.cli import main
+from simulations.records import write_record
+from simulations.table import table
+from tests.records import record
+
+
+def rows(text):
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_a_line_per_run_and_a_column_per_setting():
+    got = rows(table([record(0.5, 0.4, learning_rate=1.0, dataset="cifar10"), record(0.25, None, dataset="cifar10")]))
+    assert [(row["learning-rate"], row["dataset"], row["seen"], row["future"]) for row in got] == [
+        ("1.0", "cifar10", "0.5000", "0.4000"),
+        ("auto", "cifar10", "0.2500", ""),
+    ]
+    assert got[0]["message bytes"] == "65000"
+    assert next(iter(got[0])) == "learning-rate"  # what varies comes first
+
+
+def test_the_command_writes_the_table_of_a_folder(tmp_path, capsys):
+    for seed in (1, 2):
+        write_record(tmp_path / "in", Settings(seed=seed, deterministic=True), record(0.5, 0.4, seed=seed))
+    assert main(["table", "--results", str(tmp_path / "in"), "--out", str(tmp_path / "runs.csv")]) == 0
+    assert [row["seed"] for row in rows((tmp_path / "runs.csv").read_text())] == ["1", "2"]
+    assert "2 runs" in capsys.readouterr().out
+
+
+def test_a_folder_without_result_files_is_refused(tmp_path, capsys):
+    assert main(["table", "--results", str(tmp_path), "--out", str(tmp_path / "runs.csv")]) == 2
+    assert "--results" in capsys.readouterr().err
+    assert not (tmp_path / "runs.csv").exists()
