@@ -8,35 +8,48 @@ from typing import Any
 
 import torch
 
-from common.settings import Settings
+from common.rules import Rules
 
 
-def learning_rate(settings: Settings, round: int) -> float:
+def base_learning_rate(rules: Rules) -> float:
+    """η at the first round: the setting, less where the releases' noise is large (`learning-rate-noise`).
+
+    With ν = σ_g √k / C_g, the noise's length in units of the longest gradient, and ν₀ the setting: η / (1 + ν/ν₀).
+    """
+    settings = rules.settings
+    if not settings.learning_rate_noise:
+        return settings.eta
+    noise = rules.plan.noise_stddev * math.sqrt(rules.space.dim) / settings.clip_norm
+    return settings.eta / (1.0 + noise / settings.learning_rate_noise)
+
+
+def learning_rate(rules: Rules, round: int) -> float:
     """η of round `round`, counted from 1."""
+    settings = rules.settings
     progress = (round - 1) / settings.num_rounds
     factor = {
         "constant": 1.0,
         "linear": 1.0 - progress,
         "cosine": 0.5 * (1.0 + math.cos(math.pi * progress)),
     }[settings.learning_rate_schedule]
-    return settings.eta * factor
+    return base_learning_rate(rules) * factor
 
 
 class ServerOptimizer:
     """Applies the gradients that `Generator.accumulate` left."""
 
-    def __init__(self, settings: Settings, parameters: Iterable[torch.nn.Parameter]) -> None:
-        self._settings = settings
+    def __init__(self, rules: Rules, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self._rules = rules
         self._optimizer: torch.optim.Optimizer
-        if settings.server_optimizer == "adam":
-            self._optimizer = torch.optim.Adam(parameters, lr=settings.eta)
+        if rules.settings.server_optimizer == "adam":
+            self._optimizer = torch.optim.Adam(parameters)
         else:
-            self._optimizer = torch.optim.SGD(parameters, lr=settings.eta, momentum=settings.server_momentum)
+            self._optimizer = torch.optim.SGD(parameters, momentum=rules.settings.server_momentum)
 
     def step(self, round: int) -> None:
         """One step with the learning rate of `round`."""
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self._settings, round)
+            group["lr"] = learning_rate(self._rules, round)
         self._optimizer.step()
 
     def tensors(self) -> dict[str, torch.Tensor]:

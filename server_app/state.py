@@ -22,7 +22,7 @@ class ServerState:
     def __init__(self, rules: Rules, folder: RunFolder) -> None:
         self.rules, self.settings, self.folder = rules, rules.settings, folder
         self.generator = Generator(rules)
-        self.optimizer = ServerOptimizer(self.settings, self.generator.variant.parameters())
+        self.optimizer = ServerOptimizer(rules, self.generator.variant.parameters())
         self.ledger = Ledger()
         self.journal = Journal(folder.journal)
 
@@ -55,7 +55,7 @@ class ServerState:
         Args:
             updates: client → decoded release (k,) float32.
         """
-        row["learning_rate"] = learning_rate(self.settings, round)
+        row["learning_rate"] = learning_rate(self.rules, round)
         if updates:
             row.update(metrics.hidden(self.generator, updates))
             if geometry.due(self.settings, round):

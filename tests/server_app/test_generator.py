@@ -5,7 +5,7 @@ import torch
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.generator import Generator
-from server_app.optimizer import ServerOptimizer, learning_rate
+from server_app.optimizer import ServerOptimizer, base_learning_rate, learning_rate
 
 CONTEXTS = {0: np.array([0.1, 0.4]), 1: np.array([0.3, 0.2]), 2: np.array([0.9, 0.1])}
 
@@ -35,7 +35,7 @@ def jacobian_step(generator, updates, eta):
 
 def test_update_is_equation_6():
     settings, generator = make(learning_rate=0.3)
-    optimizer = ServerOptimizer(settings, generator.variant.parameters())
+    optimizer = ServerOptimizer(make_rules(settings), generator.variant.parameters())
     rng = np.random.default_rng(0)
     updates = {0: rng.standard_normal(12).astype(np.float32), 1: rng.standard_normal(12).astype(np.float32)}
     expected = jacobian_step(generator, updates, 0.3)
@@ -77,14 +77,14 @@ def test_no_participating_context_is_an_error(contexts):
 @pytest.mark.parametrize("changes", [{"server_momentum": 0.9}, {"server_optimizer": "adam"}])
 def test_optimiser_state_survives_a_round_trip(changes):
     settings, generator = make(**changes)
-    optimizer = ServerOptimizer(settings, generator.variant.parameters())
+    optimizer = ServerOptimizer(make_rules(settings), generator.variant.parameters())
     update = {0: np.ones(12, np.float32)}
     for round in (1, 2):
         generator.accumulate(update, 1)
         optimizer.step(round)
     _, other = make(**changes)
     other.variant.load_state_dict({k: v.clone() for k, v in generator.variant.state_dict().items()})
-    restored = ServerOptimizer(settings, other.variant.parameters())
+    restored = ServerOptimizer(make_rules(settings), other.variant.parameters())
     restored.load_tensors({k: v.clone() for k, v in optimizer.tensors().items()})
     for one, opt in ((generator, optimizer), (other, restored)):
         one.accumulate(update, 1)
@@ -95,10 +95,19 @@ def test_optimiser_state_survives_a_round_trip(changes):
 
 def test_learning_rate_schedules():
     def rates(kind):
-        settings = Settings(num_rounds=4, learning_rate=1.0, learning_rate_schedule=kind)
-        return [learning_rate(settings, t) for t in (1, 2, 3, 4)]
+        rules = make_rules(Settings(num_rounds=4, learning_rate=1.0, learning_rate_schedule=kind))
+        return [learning_rate(rules, t) for t in (1, 2, 3, 4)]
 
     assert rates("constant") == [1.0] * 4
     assert rates("linear") == [1.0, 0.75, 0.5, 0.25]
     assert rates("cosine")[0] == 1.0
     assert rates("cosine")[2] == pytest.approx(0.5)
+
+
+def test_learning_rate_follows_the_noise():
+    """sigma_g sqrt(k)/C_g = 0.1 * 20/0.5 = 4 and nu_0 = 2: a third."""
+    changes = dict(learning_rate=0.9, num_coefficients=400, noise_stddev=0.1, clip_norm=0.5)
+    assert base_learning_rate(make_rules(Settings(**changes))) == 0.9
+    assert base_learning_rate(make_rules(Settings(**changes, learning_rate_noise=2.0))) == pytest.approx(0.3)
+    silent = dict(changes, noise_stddev=0.0, channel="dg")
+    assert base_learning_rate(make_rules(Settings(**silent, learning_rate_noise=2.0))) == 0.9
