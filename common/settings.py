@@ -196,6 +196,13 @@ class Settings:
     )
     server_momentum: float = float_field(0.0, "momentum of sgd", "generator", at_least=0.0, below=1.0)
     learning_rate: float | None = float_field(None, "eta; auto: 0.2 for CIFAR-10, else 0.1", "generator", above=0.0)
+    trunk_learning_rate: float = float_field(
+        1.0,
+        "factor on eta for h_psi: 1 trains all of the generator alike (paper), 0 keeps h_psi's random start and trains W",
+        "generator",
+        at_least=0.0,
+        at_most=1e3,
+    )
     learning_rate_noise: float = float_field(
         0.0,
         "nu_0: eta is divided by 1 + nu/nu_0 with nu = sigma_g sqrt(k)/C_g; 0: eta does not follow the noise (paper)",

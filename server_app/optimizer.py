@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from common.rules import Rules
+from server_app.variants import Variant
 
 
 def base_learning_rate(rules: Rules) -> float:
@@ -38,18 +38,26 @@ def learning_rate(rules: Rules, round: int) -> float:
 class ServerOptimizer:
     """Applies the gradients that `Generator.accumulate` left."""
 
-    def __init__(self, rules: Rules, parameters: Iterable[torch.nn.Parameter]) -> None:
+    def __init__(self, rules: Rules, variant: Variant) -> None:
         self._rules = rules
+        trunk = variant.trunk()
+        inner = [] if trunk is None else list(trunk.parameters())
+        others = [p for p in variant.parameters() if all(p is not q for q in inner)]
+        # Each group's share of η.
+        groups = [
+            {"params": inner, "share": rules.settings.trunk_learning_rate},
+            {"params": others, "share": 1.0},
+        ]
         self._optimizer: torch.optim.Optimizer
         if rules.settings.server_optimizer == "adam":
-            self._optimizer = torch.optim.Adam(parameters)
+            self._optimizer = torch.optim.Adam(groups)
         else:
-            self._optimizer = torch.optim.SGD(parameters, momentum=rules.settings.server_momentum)
+            self._optimizer = torch.optim.SGD(groups, momentum=rules.settings.server_momentum)
 
     def step(self, round: int) -> None:
         """One step with the learning rate of `round`."""
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self._rules, round)
+            group["lr"] = group["share"] * learning_rate(self._rules, round)
         self._optimizer.step()
 
     def tensors(self) -> dict[str, torch.Tensor]:

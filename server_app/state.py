@@ -22,7 +22,7 @@ class ServerState:
     def __init__(self, rules: Rules, folder: RunFolder) -> None:
         self.rules, self.settings, self.folder = rules, rules.settings, folder
         self.generator = Generator(rules)
-        self.optimizer = ServerOptimizer(rules, self.generator.variant.parameters())
+        self.optimizer = ServerOptimizer(rules, self.generator.variant)
         self.ledger = Ledger()
         self.journal = Journal(folder.journal)
 

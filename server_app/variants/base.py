@@ -13,6 +13,10 @@ class Variant(nn.Module):
         """h_i (r,) of a context (2s,); None for a variant without a hidden state."""
         return None
 
+    def trunk(self) -> nn.Module | None:
+        """What makes h_i, h_ψ with its own learning rate; None for a variant without it."""
+        return None
+
     def forward(self, context: torch.Tensor) -> torch.Tensor:
         """a_i (k,) of a context (2s,)."""
         raise NotImplementedError

@@ -16,6 +16,10 @@ class DeepLinear(Variant):
         self.output = output_layer(settings, k)
         self.register_buffer("public", public, persistent=False)
 
+    def trunk(self) -> nn.Module:
+        """See `Variant.trunk`."""
+        return self.input
+
     def hidden(self, context: torch.Tensor) -> torch.Tensor:
         """V c."""
         h: torch.Tensor = self.input(context if self.public is None else self.public)

@@ -26,6 +26,10 @@ class Factorized(Variant):
         self.output = output_layer(settings, k)
         self.register_buffer("public", public, persistent=False)
 
+    def trunk(self) -> nn.Module:
+        """See `Variant.trunk`."""
+        return self.network
+
     def hidden(self, context: torch.Tensor) -> torch.Tensor:
         """See `Variant.hidden`."""
         h: torch.Tensor = self.network(context if self.public is None else self.public)

@@ -1,6 +1,7 @@
 """Radial: the hidden direction stays at its initial value, only its magnitude evolves."""
 
 import torch
+from torch import nn
 
 from common.settings import Settings
 from server_app.variants.base import Variant, output_layer
@@ -19,6 +20,10 @@ class Radial(Variant):
             initial = self.network(public)
         # Persistent: a resumed run must keep the direction of the first start.
         self.register_buffer("direction", initial / torch.linalg.vector_norm(initial))
+
+    def trunk(self) -> nn.Module:
+        """See `Variant.trunk`."""
+        return self.network
 
     def hidden(self, context: torch.Tensor) -> torch.Tensor:
         """‖h_ψ(u_0)‖ v_0."""

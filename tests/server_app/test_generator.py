@@ -35,7 +35,7 @@ def jacobian_step(generator, updates, eta):
 
 def test_update_is_equation_6():
     settings, generator = make(learning_rate=0.3)
-    optimizer = ServerOptimizer(make_rules(settings), generator.variant.parameters())
+    optimizer = ServerOptimizer(make_rules(settings), generator.variant)
     rng = np.random.default_rng(0)
     updates = {0: rng.standard_normal(12).astype(np.float32), 1: rng.standard_normal(12).astype(np.float32)}
     expected = jacobian_step(generator, updates, 0.3)
@@ -77,14 +77,14 @@ def test_no_participating_context_is_an_error(contexts):
 @pytest.mark.parametrize("changes", [{"server_momentum": 0.9}, {"server_optimizer": "adam"}])
 def test_optimiser_state_survives_a_round_trip(changes):
     settings, generator = make(**changes)
-    optimizer = ServerOptimizer(make_rules(settings), generator.variant.parameters())
+    optimizer = ServerOptimizer(make_rules(settings), generator.variant)
     update = {0: np.ones(12, np.float32)}
     for round in (1, 2):
         generator.accumulate(update, 1)
         optimizer.step(round)
     _, other = make(**changes)
     other.variant.load_state_dict({k: v.clone() for k, v in generator.variant.state_dict().items()})
-    restored = ServerOptimizer(make_rules(settings), other.variant.parameters())
+    restored = ServerOptimizer(make_rules(settings), other.variant)
     restored.load_tensors({k: v.clone() for k, v in optimizer.tensors().items()})
     for one, opt in ((generator, optimizer), (other, restored)):
         one.accumulate(update, 1)
@@ -111,3 +111,23 @@ def test_learning_rate_follows_the_noise():
     assert base_learning_rate(make_rules(Settings(**changes, learning_rate_noise=2.0))) == pytest.approx(0.3)
     silent = dict(changes, noise_stddev=0.0, channel="dg")
     assert base_learning_rate(make_rules(Settings(**silent, learning_rate_noise=2.0))) == 0.9
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_trunk_has_its_own_share_of_the_learning_rate(optimizer):
+    """One step of 0, half and all of eta: W moves alike, h_psi not at all, by half, and in full."""
+
+    def change(share):
+        settings, generator = make(trunk_learning_rate=share, server_optimizer=optimizer)
+        before = [p.detach().clone() for p in generator.variant.parameters()]
+        generator.accumulate({0: np.ones(12, np.float32)}, 1)
+        ServerOptimizer(make_rules(settings), generator.variant).step(1)
+        return [p.detach() - q for p, q in zip(generator.variant.parameters(), before, strict=True)]
+
+    none, half, full = change(0.0), change(0.5), change(1.0)
+    for a, b, c in zip(none[:-1], half[:-1], full[:-1], strict=True):
+        assert not a.any()
+        assert c.any()
+        assert torch.allclose(b, 0.5 * c, rtol=1e-4, atol=1e-7)
+    assert torch.equal(none[-1], full[-1])
+    assert torch.equal(half[-1], full[-1])

@@ -60,7 +60,7 @@ def test_predicted_change_agrees_to_first_order(variant):
         predicted = predicted_change(operator_of(generator, 1, 0), torch.tensor(update), eta, 1).numpy()
         before = generator.coefficients(1)
         generator.accumulate({0: update}, 1)
-        ServerOptimizer(make_rules(settings), generator.variant.parameters()).step(1)
+        ServerOptimizer(make_rules(settings), generator.variant).step(1)
         actual = generator.coefficients(1) - before
         errors.append(np.linalg.norm(actual - predicted))
         assert errors[-1] < 0.2 * np.linalg.norm(actual)

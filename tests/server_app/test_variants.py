@@ -96,7 +96,7 @@ def test_local_moves_a_client_by_its_own_releases_alone_with_the_full_step(tiny)
     settings = Settings(variant="local", channel="dg", num_participating=2, num_future=1, learning_rate=0.5)
     generator = Generator(make_rules(settings))
     generator.set_contexts({client: np.array([0.1, 0.4]) for client in range(3)})
-    optimizer = ServerOptimizer(make_rules(settings), generator.variant.parameters())
+    optimizer = ServerOptimizer(make_rules(settings), generator.variant)
     rng = np.random.default_rng(0)
     first, second = (rng.standard_normal(settings.num_coefficients).astype(np.float32) for _ in range(2))
     for round, updates in ((1, {0: first, 1: second}), (2, {0: second})):
