@@ -4,14 +4,71 @@ A setting with another value wins over the preset. Flower does not tell an expli
 setting that is *given* its default counts as left at it; `papfl run` refuses that combination.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Any
 
-PRESETS: dict[str, dict[str, Any]] = {
-    # The published system, with the defaults of docs/method.md section 10 where the paper is silent.
-    "paper": {},
-    # The same job in a few minutes on two cores: fewer rounds, everything else real.
-    "quick": {"num-rounds": 250},
-}
+# A value of a preset: as many as a participating client trains on, by the other settings.
+TRAIN_RECORDS = "every training record"
 
-# Why a preset has a value, for `papfl explain`.
-REASONS: dict[str, dict[str, str]] = {"quick": {"num-rounds": "half of the paper's: a few minutes on two cores"}}
+
+@dataclass(frozen=True)
+class Choice:
+    """A preset's value of one setting, and why (for `papfl explain`)."""
+
+    setting: str
+    value: Any
+    reason: str
+
+
+# From the paper's setting to the aligned one, in the order of the ablation: what each step changes. All of it is public,
+# or computed from releases that are made anyway: the guarantee is the same.
+ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
+    "accounting": (
+        Choice("accountant", "gdp", "the exact epsilon of Gaussian releases: less noise for the same guarantee"),
+        Choice("schedule", "balanced", "the client that takes part most often decides the noise: nobody does"),
+        Choice("context-sensitivity", "tight", "the diameter of phi's range, half of the published bound"),
+    ),
+    "context": (
+        Choice("context-records", TRAIN_RECORDS, "the noise of a mean falls with the records behind it"),
+        Choice("context-grid", 8, "patches tell clients apart where the means of whole channels don't"),
+        Choice("context-center", "public", "images are close to the data set's public mean; their differences are the signal"),
+        Choice("context-radius", 0.1, "most of phi is clipped to its direction, which is what matters; noise falls with it"),
+        Choice("context-noise-ratio", 0.25, "one context serves all rounds and future clients: it gets more of the budget than one gradient"),
+    ),
+    "entry": (
+        Choice("context-entry", "whitened", "small differences between clients count like large ones; directions of mere noise do not"),
+        Choice("context-gain", 0.1, "what clients share is learned before what tells them apart"),
+    ),
+    "model": (
+        Choice("input-scaling", "standardized", "inputs of mean 0 and variance 1, by public constants"),
+        Choice("reference-scale", 2.0, "PyTorch's initialisation shrinks signals layer by layer"),
+    ),
+    "basis": (
+        Choice("basis", "layers", "no coefficient mixes layers"),
+        Choice("num-coefficients", 4096, "the noise's length grows with sqrt(k), what can be learned hardly beyond this"),
+    ),
+    "optimiser": (
+        Choice("learning-rate", 2.0, "of a run without noise"),
+        Choice("learning-rate-noise", 1.0, "halved where the noise is as long as the longest gradient"),
+        Choice("learning-rate-schedule", "linear", "noise averages out towards the end"),
+    ),
+    "batches": (
+        Choice("batch-records", TRAIN_RECORDS, "no batch has more signal for its noise; it costs CPU alone"),
+    ),
+}  # fmt: skip
+_CHOICES: dict[str, tuple[Choice, ...]] = {
+    # The published system, with the defaults of docs/method.md section 10 where the paper is silent.
+    "paper": (),
+    # The same job in a few minutes on two cores: fewer rounds, everything else real.
+    "quick": (Choice("num-rounds", 250, "half of the paper's: a few minutes on two cores"),),
+    # The same guarantee, for accuracy: of participating clients and of clients never seen.
+    "aligned": tuple(choice for step in ALIGNED_STEPS.values() for choice in step),
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    name: {choice.setting: choice.value for choice in choices} for name, choices in _CHOICES.items()
+}
+REASONS: dict[str, dict[str, str]] = {
+    name: {choice.setting: choice.reason for choice in choices} for name, choices in _CHOICES.items()
+}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.presets import PRESETS
+from common.presets import PRESETS, TRAIN_RECORDS
 from common.setting_checks import check_together
 from common.setting_fields import check_field, choice_field, flag_field, float_field, int_field, key_of, text_field
 
@@ -323,10 +323,14 @@ class Settings:
             values[spec.name] = value
         preset = values.get("preset", cls.preset)
         if isinstance(preset, str) and preset in PRESETS:
-            for key, value in PRESETS[preset].items():
-                name = key.replace("-", "_")
-                if values.get(name, specs[key].default) == specs[key].default:
-                    values[name] = value
+            left = {key for key, spec in specs.items() if values.get(spec.name, spec.default) == spec.default}
+            chosen = {key: value for key, value in PRESETS[preset].items() if key in left}
+            values |= {specs[key].name: value for key, value in chosen.items() if value != TRAIN_RECORDS}
+            counts = [specs[key].name for key, value in chosen.items() if value == TRAIN_RECORDS]
+            if counts:
+                # Checked without them first: they follow from settings that must be valid.
+                records = cls(**{**values, **dict.fromkeys(counts, 1)}).train_records
+                values |= dict.fromkeys(counts, records)
         return cls(**values)
 
     def to_config(self) -> dict[str, Any]:

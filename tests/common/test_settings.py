@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.presets import PRESETS
+from common.presets import PRESETS, TRAIN_RECORDS
 from common.settings import Settings
 from simulations import settings_table
 
@@ -30,7 +30,14 @@ def test_presets_are_valid_and_explicit_settings_win(name):
     assert settings.num_rounds == 7
     for key, value in PRESETS[name].items():
         if key != "num-rounds":
-            assert settings.to_config()[key] == value
+            assert settings.to_config()[key] == (settings.train_records if value == TRAIN_RECORDS else value)
+
+
+def test_a_preset_takes_every_training_record_there_is():
+    settings = Settings.from_config({"preset": "aligned", "records-per-client": 200, "train-fraction": 0.5})
+    assert (settings.batch_records, settings.context_records) == (100, 100)
+    with pytest.raises(ValueError, match="records-per-client"):
+        Settings.from_config({"preset": "aligned", "records-per-client": 1.5})
 
 
 @pytest.mark.parametrize(
