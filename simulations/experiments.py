@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.presets import ALIGNED_STEPS
 from common.rules import make_rules
 from common.settings import Settings
 
@@ -19,6 +20,8 @@ Cell = dict[str, Any]
 SEEDS: tuple[int, ...] = (41, 42, 43, 44, 45)
 DATASETS = ("mnist", "cifar10")
 EPSILONS = (4.0, 8.0, 16.0, 32.0)
+ALIGNED_EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+ABLATION_EPSILONS = (4.0, 16.0)
 
 # Names in tables are (variant, channel) pairs.
 MAIN_VARIANTS: tuple[Cell, ...] = (
@@ -107,6 +110,38 @@ def _references() -> list[Cell]:
     ]
 
 
+def _aligned() -> list[Cell]:
+    """Both presets over the budget, and without noise."""
+    budgets: list[Cell] = [{"epsilon": epsilon} for epsilon in ALIGNED_EPSILONS]
+    silent: Cell = {"noise-stddev": 0.0, "channel": "dg"}
+    return [
+        {"preset": preset, "dataset": dataset, **budget}
+        for budget in [*budgets, silent]
+        for dataset in DATASETS
+        for preset in ("aligned", "paper")
+    ]
+
+
+def _ablation() -> list[Cell]:
+    """From the paper's setting to the aligned one, a step at a time: the first cell of each kind is the paper's, the last the
+    aligned preset's."""
+    return [
+        {"dataset": dataset, "epsilon": epsilon, **cell}
+        for epsilon in ABLATION_EPSILONS
+        for dataset in DATASETS
+        for _, cell in ablation_steps()
+    ]
+
+
+def ablation_steps() -> list[tuple[str, Cell]]:
+    """Names of the steps, and the settings of the paper preset with all changes up to each of them."""
+    steps: list[tuple[str, Cell]] = [("paper", {})]
+    aligned = Settings.from_config({"preset": "aligned"}).to_config()
+    for name, choices in ALIGNED_STEPS.items():
+        steps.append((name, {**steps[-1][1], **{choice.setting: aligned[choice.setting] for choice in choices}}))
+    return steps
+
+
 EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "table1": _table1,
     "table1-eps16": lambda: _table1((16.0,)),
@@ -117,7 +152,11 @@ EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "context-noise": _context_noise,
     "gain": _gain,
     "references": _references,
+    "aligned": _aligned,
+    "ablation": _ablation,
 }
+# Three seeds where five take too long.
+_OWN_SEEDS = {"aligned": SEEDS[:3], "ablation": SEEDS[:3]}
 
 # Of every run of a sweep: reproduction on public data, few evaluations, small files.
 _SWEEP: Cell = {
@@ -140,7 +179,7 @@ def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | N
         ValueError: neither an experiment nor a readable grid file, or settings that don't exist.
     """
     if experiment in EXPERIMENTS:
-        cells, own_seeds = EXPERIMENTS[experiment](), tuple(SEEDS)
+        cells, own_seeds = EXPERIMENTS[experiment](), _OWN_SEEDS.get(experiment, SEEDS)
     elif experiment.endswith(".toml"):
         cells, own_seeds = _read_grid(Path(experiment))
     else:
@@ -153,7 +192,7 @@ def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | N
         for cell in cells:
             config = {**_SWEEP, **cell, **changes, "seed": seed}
             config.setdefault("evaluate-every", evaluation_cadence(config.get("num-rounds", Settings.num_rounds)))
-            if config["variant"] == "replay-u0":
+            if config.get("variant") == "replay-u0":
                 config["replay-gains"] = GAINS_PLACEHOLDER
             if config.get("noise-stddev") == PAPER_NOISE:
                 config["noise-stddev"] = _paper_noise(config)

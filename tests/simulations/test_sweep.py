@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from common.presets import ALIGNED_STEPS
 from common.settings import Settings
 from simulations import cli, worker
 from simulations.experiments import EXPERIMENTS, grid
@@ -44,6 +45,18 @@ def test_experiments_have_the_papers_numbers_of_runs():
     assert sizes["figure1a"] == 25
     assert sizes["geometry"] == 24 * 5
     assert sizes["table3"] == 15
+    assert sizes["aligned"] == 7 * 2 * 2 * 3
+    assert sizes["ablation"] == 2 * 2 * 8 * 3
+
+
+def test_ablation_leads_from_the_paper_to_the_aligned_preset():
+    """Its first and last steps are runs of the budget experiment; in between, every step changes something."""
+    budget = {run_hash(s) for s in grid("aligned")}
+    steps = [s for s in grid("ablation", seeds=[41]) if (s.dataset, s.epsilon) == ("mnist", 4.0)]
+    hashes = [run_hash(s) for s in steps]
+    assert {hashes[0], hashes[-1]} <= budget
+    assert len(set(hashes)) == len(steps) == len(ALIGNED_STEPS) + 1
+    assert not set(hashes[1:-1]) & budget
 
 
 def test_shared_runs_of_experiments_have_one_name():
