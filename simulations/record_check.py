@@ -21,7 +21,7 @@ def check_record(record: Any) -> None:
         accuracy=_mapping(seen=_optional, future=_optional, per_client=_each(_number)),
         evaluations=_list(_mapping(round=_number, seen=_optional, future=_optional)),
         references=_references,
-        uplink=_mapping(message_bytes=_number, bits_per_coordinate=_optional),
+        uplink=_mapping(messages=_number, message_bytes=_number, bits_per_coordinate=_optional),
         traces=_each(_list(_number)),
         milliseconds=_each(_optional),
         cpu_seconds=_number,

@@ -34,13 +34,11 @@ def table(records: Sequence[Record]) -> str:
 
 
 def _outcomes(record: Record) -> list[object]:
-    accuracy, rounds = record["accuracy"], record["settings"].get("num-rounds", Settings.num_rounds)
-    clients = record["settings"].get("clients-per-round", Settings.clients_per_round)
-    epsilon = record["privacy"]["epsilon"]
+    accuracy, epsilon, uplink = record["accuracy"], record["privacy"]["epsilon"], record["uplink"]
     return [
         "none" if epsilon is None else f"{epsilon:.4g}",
         f"{accuracy['seen']:.4f}",
         "" if accuracy["future"] is None else f"{accuracy['future']:.4f}",
-        round(record["uplink"]["message_bytes"] / (rounds * clients)),
+        round(uplink["message_bytes"] / max(1, uplink["messages"])),
         round(record["cpu_seconds"]),
     ]

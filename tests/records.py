@@ -12,7 +12,7 @@ def record(seen, future, seed=41, **settings):
         "accuracy": {"seen": seen, "future": future, "per_client": {"0": seen, "40": future}},
         "evaluations": [{"round": 100, "seen": seen, "future": future}],
         "references": {"chance": 0.1, "commonest_label": {"seen": 0.4, "future": 0.35}},
-        "uplink": {"message_bytes": 65_000_000, "bits_per_coordinate": 32.0},
+        "uplink": {"messages": 1000, "message_bytes": 65_000_000, "bits_per_coordinate": 32.0},
         "traces": {"hidden_norm_squared": [1.0, 2.0], "hidden_alignment": [0.9, 0.8]},
         "gains": [[1.0], [0.5, 1.0]],
         "milliseconds": {"encode_ms": 1.0, "decode_ms": 0.5},

@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from common.settings import Settings
-from simulations.experiments import CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
+from simulations.experiments import ALIGNED_EPSILONS, CONTROLS, DATASETS, EPSILONS, MAIN_VARIANTS
+from simulations.report.aligned import PRESETS_COMPARED, preset_cell
 from simulations.report.results import Interval, Results
 from simulations.report.tables import DATASET_NAMES, NAMES, pair_name
 
@@ -28,6 +29,7 @@ def draw_figures(results: Results, out: Path) -> dict[str, Pair]:
     drawn: dict[str, Pair] = {}
     figures: dict[str, tuple[str, Callable[[Results], Any]]] = {
         "Accuracy against ε": ("accuracy_epsilon", accuracy_epsilon),
+        "Both presets against ε": ("presets_epsilon", presets_epsilon),
         "Accuracy against rounds": ("accuracy_rounds", accuracy_rounds),
         "Coefficient dimension (Fig. 1a)": ("figure1a", dimension),
         "Geometry controls": ("geometry", geometry),
@@ -78,6 +80,28 @@ def accuracy_epsilon(results: Results) -> Any:
         axis.set(title=DATASET_NAMES[dataset], xlabel="ε", ylabel="Future accuracy, %")
     _legend(axes)
     return figure if points else None
+
+
+def presets_epsilon(results: Results) -> Any:
+    """Seen and Future accuracy of both presets over the budgets; lines without noise as dashes."""
+    figure, axes = _axes(2)
+    count = 0
+    for axis, dataset in zip(axes, DATASETS, strict=True):
+        for preset, color in zip(PRESETS_COMPARED, COLORS, strict=False):
+            for side, style in (("future", "o-"), ("seen", "^:")):
+                found = [(e, results.accuracy(side, **preset_cell(preset, dataset, e))) for e in ALIGNED_EPSILONS]
+                found = [(e, value) for e, value in found if value.n]
+                count += len(found)
+                axis.errorbar([e for e, _ in found], [100 * v.mean for _, v in found], [100 * v.std if v.n > 1 else 0 for _, v in found],
+                              fmt=style, ms=4, capsize=2, color=color, label=f"{preset}, {side.capitalize()}")  # fmt: skip
+            ceiling = results.accuracy("future", **preset_cell(preset, dataset, None))
+            if ceiling.n:
+                axis.axhline(100 * ceiling.mean, ls="--", lw=0.8, color=color, label=f"{preset}, Future, no noise")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(ALIGNED_EPSILONS, [f"{e:g}" for e in ALIGNED_EPSILONS])
+        axis.set(title=DATASET_NAMES[dataset], xlabel="ε", ylabel="accuracy, %")
+    _legend(axes)
+    return figure if count else None
 
 
 def accuracy_rounds(results: Results) -> Any:

@@ -69,7 +69,7 @@ def table1(results: Results) -> Table:
                 wanted = {"dataset": dataset, "epsilon": epsilon, **cell}
                 rows.append([DATASET_NAMES[dataset], f"{epsilon:g}", pair_name(**cell), *_seen_future(results, wanted)])
         rows += [[DATASET_NAMES[dataset], epsilon, name, seen, future]
-                 for name, epsilon, seen, future in _references(results, dataset)]  # fmt: skip
+                 for name, epsilon, seen, future in references(results, dataset)]  # fmt: skip
     return Table("table1", "Table 1: end-to-end comparison", "Accuracy in percent, mean ± standard deviation over n seeds.",
                  ["data set", "ε", "variant / channel", "Seen", "Future"], rows)  # fmt: skip
 
@@ -82,11 +82,11 @@ def table2(results: Results) -> Table:
             full, ours = (
                 {"dataset": dataset, "dirichlet_alpha": alpha, "variant": v, "channel": "dg"} for v in ("full", "ours")
             )
-            gain = _points(results.difference("future", ours, full))
+            gain = points(results.difference("future", ours, full))
             head = [DATASET_NAMES[dataset], f"{alpha:g}"]
             rows.append([*head, "Full / DG", *_seen_future(results, full), ""])
             rows.append([*head, "Ours / DG", *_seen_future(results, ours), gain])
-            for name, _, seen, future in _references(results, dataset, dirichlet_alpha=alpha):
+            for name, _, seen, future in references(results, dataset, dirichlet_alpha=alpha):
                 rows.append([*head, name, seen, future, ""])
     return Table("table2", "Table 2: heterogeneity (ε = 16)", "Gain of Ours over Full on Future: paired over seeds, 95 % interval, percentage points.",
                  ["data set", "Dirichlet α", "variant / channel", "Seen", "Future", "gain"], rows)  # fmt: skip
@@ -100,8 +100,8 @@ def figure1a(results: Results) -> Table:
         records = list(results.cell(**wanted).values())
         norm = Interval.of(record["noise"]["norm"] for record in records)
         uplink = Interval.of(record["uplink"]["message_bytes"] / 1e6 for record in records)
-        rows.append([f"{k:,}", results.accuracy("future", **wanted).percent(), _number(norm), _number(uplink)])
-    rows += [[name, future, "", ""] for name, _, _, future in _references(results, "cifar10")]
+        rows.append([f"{k:,}", results.accuracy("future", **wanted).percent(), number(norm), number(uplink)])
+    rows += [[name, future, "", ""] for name, _, _, future in references(results, "cifar10")]
     return Table("figure1a", "Figure 1(a): coefficient dimension (CIFAR-10, ε = 16)", "Perturbation norm σ√k and protected uplink of a run.",
                  ["k", "Future", "σ√k", "uplink MB"], rows)  # fmt: skip
 
@@ -120,13 +120,13 @@ def table3(results: Results) -> Table:
         rows.append(
             [
                 channel.upper(),
-                _number(rate),
-                _number(uplink),
+                number(rate),
+                number(uplink),
                 results.accuracy("future", **wanted).percent(),
-                _number(time),
+                number(time),
             ]
         )
-    rows += [[name, "", "", future, ""] for name, _, _, future in _references(results, "cifar10")]
+    rows += [[name, "", "", future, ""] for name, _, _, future in references(results, "cifar10")]
     return Table("table3", "Table 3: communication (CIFAR-10, ε = 16)", "Milliseconds: medians over messages, measured while two runs shared the machine.",
                  ["channel", "bits per coordinate", "uplink MB", "Future", "encode + decode ms"], rows)  # fmt: skip
 
@@ -146,7 +146,7 @@ def geometry(results: Results) -> Table:
             name = "Factorized+ctx" if variant == "ours" else NAMES[variant]
             rows.append([DATASET_NAMES[dataset], name, *values])
         # The row without noise is the table's own last control.
-        for name, _, seen, future in _references(results, dataset)[1:]:
+        for name, _, seen, future in references(results, dataset)[1:]:
             rows.append([DATASET_NAMES[dataset], name, MISSING, seen, MISSING, future])
     return Table("geometry", "Geometry controls", "Seen and Future without noise and at ε = 16; all but the last replace the context by u_0.",
                  ["data set", "control", "Seen, no noise", "Seen, ε = 16", "Future, no noise", "Future, ε = 16"], rows)  # fmt: skip
@@ -162,17 +162,17 @@ def context_noise(results: Results) -> Table:
             records = list(cell.values())
             if not records:
                 continue
-            rows.append([DATASET_NAMES[dataset], f"{ratio:g}", _number(Interval.of(r["privacy"]["epsilon"] for r in records)),
+            rows.append([DATASET_NAMES[dataset], f"{ratio:g}", number(Interval.of(r["privacy"]["epsilon"] for r in records)),
                          Interval.of(r["accuracy"]["seen"] for r in records).percent(), Interval.of(r["accuracy"]["future"] for r in records).percent()])  # fmt: skip
         rows += [
             [DATASET_NAMES[dataset], name, epsilon, seen, future]
-            for name, epsilon, seen, future in _references(results, dataset)
+            for name, epsilon, seen, future in references(results, dataset)
         ]
     return Table("context_noise", "Context noise alone", "σ_g as in the paper's setting, σ_c times the ratio; ε is what that costs.",
                  ["data set", "σ_c / σ_g", "ε", "Seen", "Future"], rows)  # fmt: skip
 
 
-def _references(results: Results, dataset: str, **at: Any) -> list[list[str]]:
+def references(results: Results, dataset: str, **at: Any) -> list[list[str]]:
     """Rows of (name, ε, Seen, Future) that every accuracy table of a data set ends with (docs/method.md, section 10).
 
     Args:
@@ -194,12 +194,14 @@ def _seen_future(results: Results, wanted: dict[str, Any]) -> list[str]:
     return [results.accuracy(side, **wanted).percent() for side in SIDES]
 
 
-def _points(interval: Interval) -> str:
+def points(interval: Interval) -> str:
+    """A difference in percentage points with its 95 % interval."""
     if interval.n == 0:
         return MISSING
     width = "" if interval.n == 1 else f" ± {100 * interval.half_width:.2f}"
     return f"{100 * interval.mean:+.2f}{width} (n={interval.n})"
 
 
-def _number(interval: Interval) -> str:
+def number(interval: Interval) -> str:
+    """A mean of four digits, or a dash."""
     return MISSING if interval.n == 0 else f"{interval.mean:.4g}"
