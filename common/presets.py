@@ -32,7 +32,7 @@ ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
     ),
     "context": (
         Choice("context-records", TRAIN_RECORDS, "the noise of a mean falls with the records behind it"),
-        Choice("context-grid", 8, "patches tell clients apart where the means of whole channels don't"),
+        Choice("context-grid", 5, "patches tell clients apart where the means of whole channels don't"),
         Choice("context-center", "public", "images are close to the data set's public mean; their differences are the signal"),
         Choice("context-radius", 0.1, "most of phi is clipped to its direction, which is what matters; noise falls with it"),
         Choice("context-noise-ratio", 0.25, "one context serves all rounds and future clients: it gets more of the budget than one gradient"),
@@ -50,8 +50,8 @@ ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
         Choice("num-coefficients", 4096, "the noise's length grows with sqrt(k), what can be learned hardly beyond this"),
     ),
     "optimiser": (
-        Choice("learning-rate", 2.0, "of a run without noise"),
-        Choice("learning-rate-noise", 1.0, "halved where the noise is as long as the longest gradient"),
+        Choice("learning-rate", 2.5, "of a run without noise"),
+        Choice("learning-rate-noise", 0.7, "less where the noise is long against the gradients"),
         Choice("learning-rate-schedule", "linear", "noise averages out towards the end"),
     ),
     "batches": (
