@@ -21,6 +21,7 @@ from common.privacy.events import GaussianRelease
 from common.randomness import Purpose, public_generator
 from common.rules import Rules, make_rules
 from common.settings import Settings
+from server_app.optimizer import base_learning_rate
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def _signal(rules: Rules) -> list[Line]:
         lines.append(Line("signal to noise of a gradient", f"at most {settings.clip_norm / norm:.3g}", "if all records agreed; a few hundredths to a quarter of it in practice"))  # fmt: skip
         total = math.sqrt(max(rules.schedule.counts()))
         lines.append(Line("of all gradients of a client", f"at most {total * settings.clip_norm / norm:.3g}", "what it adds up to if the direction stays"))  # fmt: skip
+    lines.append(Line("learning rate", f"{base_learning_rate(rules):.3g}", "eta of the first round, after what learning-rate-noise makes of it"))  # fmt: skip
     context = plan.context_noise_stddev * math.sqrt(rules.context_map.dim)
     reach = rules.context_map.radius if rules.context_map.center is not None else 1.0
     lines.append(Line("noise norm of a context", f"{context:.4g}", f"{rules.context_map.dim} numbers within {reach:g} of their centre"))  # fmt: skip

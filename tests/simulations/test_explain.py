@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from common.presets import PRESETS
 from common.rules import make_rules
 from common.settings import Settings
 from simulations import cli
@@ -53,3 +54,17 @@ def test_command_names_what_was_given(capsys):
     assert "CPU of an update" in text
     assert cli.main(["explain", "--epsilon", "-1"]) == 2
     assert "epsilon" in capsys.readouterr().err
+
+
+def test_aligned_preset_says_why_and_follows_the_noise(capsys):
+    """Every value of the preset comes with a reason, and less noise gives a larger learning rate."""
+    rates = []
+    for epsilon in ("1", "16"):
+        assert cli.main(["explain", "--preset", "aligned", "--epsilon", epsilon]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        rates.append(float(text.split("learning rate ")[1].split()[0]))
+    assert rates[0] < 0.5 * rates[1]
+    sections = dict(explain(Settings.from_config({"preset": "aligned"}), "aligned"))
+    reasons = {line.name: line.meaning for line in sections["preset aligned"]}
+    assert set(reasons) == set(PRESETS["aligned"])
+    assert "given" not in reasons.values()
