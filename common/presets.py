@@ -47,7 +47,7 @@ ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
     ),
     "basis": (
         Choice("basis", "layers", "no coefficient mixes layers"),
-        Choice("num-coefficients", 4096, "the noise's length grows with sqrt(k), what can be learned hardly beyond this"),
+        Choice("coefficient-noise", 22.0, "the noise's length grows with sqrt(k): fewer coefficients where it is large"),
     ),
     "optimiser": (
         Choice("learning-rate", 2.5, "of a run without noise"),

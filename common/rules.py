@@ -76,10 +76,11 @@ def make_rules(settings: Settings) -> Rules:
                 f"(num-participating + num-future) x records-per-client must be at most the {available} records of "
                 f"{settings.dataset}. Received {settings.num_clients} x {settings.records_per_client}."
             )
-    space = space_of(settings, spec)
-    check_basis(space.basis, space.tensors, space.dim)
     schedule = make_schedule(settings)
     context_map = make_context_map(settings, spec)
+    plan = make_plan(settings, schedule, context_map)
+    space = space_of(settings, spec, plan.noise_stddev)
+    check_basis(space.basis, space.tensors, space.dim)
     return Rules(
         settings=settings,
         spec=spec,
@@ -87,5 +88,5 @@ def make_rules(settings: Settings) -> Rules:
         space=space,
         context_map=context_map,
         releases=Releases(settings, context_map),
-        plan=make_plan(settings, schedule, context_map),
+        plan=plan,
     )

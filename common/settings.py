@@ -127,6 +127,13 @@ class Settings:
     num_coefficients: int = int_field(
         16384, "k, dimension of the adaptation subspace", "model", at_least=1, at_most=10**7
     )
+    coefficient_noise: float = float_field(
+        0.0,
+        "kappa: k is num-coefficients, but at most kappa C_g/sigma_g; 0: k does not follow the noise (paper)",
+        "model",
+        at_least=0.0,
+        at_most=1e9,
+    )
 
     # Private context.
     context_records: int = int_field(333, "m_c, records behind one context", "context", at_least=1)

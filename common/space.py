@@ -32,11 +32,15 @@ class Space:
     tensors: tuple[int, ...]
 
 
-def space_of(settings: Settings, spec: DatasetSpec) -> Space:
-    """The space of the settings' variant."""
+def space_of(settings: Settings, spec: DatasetSpec, noise_stddev: float) -> Space:
+    """The space of the settings' variant, where releases have the noise σ_g = `noise_stddev`."""
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         model = MODELS[settings.model](spec.image_shape, spec.num_classes)
     tensors = tuple(parameter.numel() for parameter in model.parameters())
     if settings.variant in PARAMETER_SPACE:
         return Space("identity", sum(tensors), tensors)
-    return Space(settings.basis, settings.num_coefficients, tensors)
+    k = settings.num_coefficients
+    if settings.coefficient_noise and noise_stddev > 0:
+        affordable = int(settings.coefficient_noise * settings.clip_norm / noise_stddev)
+        k = min(k, max(affordable, len(tensors)))
+    return Space(settings.basis, k, tensors)
