@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.flower import SuperLinkError
+from common.presets import PRESETS, TRAIN_RECORDS
 from simulations.run import run_in_process, run_on_ray
 from simulations.superlink import LocalSuperLink
 from tests.runs import outcome, processes_of
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.mark.parametrize("channel", ["lrsuq"])
 def test_ray_and_in_process_runs_are_bit_identical(tiny, tmp_path, channel, monkeypatch):
-    """ω, metrics and ledgers. Afterwards no process of the run is left."""
+    """ω, metrics and ledgers, with all that the aligned preset adds. Afterwards no process of the run is left."""
     homes = []
     original = LocalSuperLink.__init__
 
@@ -27,10 +28,12 @@ def test_ray_and_in_process_runs_are_bit_identical(tiny, tmp_path, channel, monk
         homes.append(self.home)
 
     monkeypatch.setattr(LocalSuperLink, "__init__", remember)
-    on_ray = tiny(out_dir=str(tmp_path / "ray"), channel=channel, num_rounds=3)
+    aligned = {key.replace("-", "_"): v for key, v in PRESETS["aligned"].items() if v != TRAIN_RECORDS}
+    changes = {**aligned, "channel": channel, "num_rounds": 3}
+    on_ray = tiny(out_dir=str(tmp_path / "ray"), **changes)
     rounds = [row["round"] for row in run_on_ray(on_ray)]
     assert rounds == [1, 2, 3]
-    here = tiny(out_dir=str(tmp_path / "here"), channel=channel, num_rounds=3)
+    here = tiny(out_dir=str(tmp_path / "here"), **changes)
     assert len(list(run_in_process(here))) == 3
     assert outcome(on_ray) == outcome(here)
     # Ray's own processes notice the end of their driver within seconds, later on a busy machine.

@@ -1,10 +1,13 @@
 import csv
+from pathlib import Path
 
 from common.settings import Settings
 from simulations.cli import main
-from simulations.records import write_record
+from simulations.records import read_records, write_record
 from simulations.table import table
 from tests.records import record
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def rows(text):
@@ -33,3 +36,10 @@ def test_a_folder_without_result_files_is_refused(tmp_path, capsys):
     assert main(["table", "--results", str(tmp_path), "--out", str(tmp_path / "runs.csv")]) == 2
     assert "--results" in capsys.readouterr().err
     assert not (tmp_path / "runs.csv").exists()
+
+
+def test_settings_were_not_chosen_on_the_seeds_that_are_reported():
+    chosen = {int(row["seed"]) for row in rows((RESULTS / "tuning.csv").read_text())}
+    assert chosen <= {1, 2, 3, 4, 5}
+    reported = {record["settings"].get("seed", Settings.seed) for record in read_records(RESULTS)}
+    assert not chosen & reported
