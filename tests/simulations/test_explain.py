@@ -5,6 +5,7 @@ import pytest
 from common.presets import PRESETS
 from common.rules import make_rules
 from common.settings import Settings
+from server_app.optimizer import base_learning_rate
 from simulations import cli
 from simulations.explain import explain
 
@@ -59,11 +60,13 @@ def test_command_names_what_was_given(capsys):
 def test_aligned_preset_says_why_and_follows_the_noise(capsys):
     """Every value of the preset comes with a reason, and less noise gives a larger learning rate."""
     rates = []
-    for epsilon in ("1", "16"):
-        assert cli.main(["explain", "--preset", "aligned", "--epsilon", epsilon]) == 0
+    for epsilon in (1.0, 16.0):
+        assert cli.main(["explain", "--preset", "aligned", "--epsilon", str(epsilon)]) == 0
         text = " ".join(capsys.readouterr().out.split())
         rates.append(float(text.split("learning rate ")[1].split()[0]))
-    assert rates[0] < 0.5 * rates[1]
+        rules = make_rules(Settings.from_config({"preset": "aligned", "epsilon": epsilon}))
+        assert rates[-1] == pytest.approx(base_learning_rate(rules), rel=5e-3)
+    assert rates[0] < rates[1]
     sections = dict(explain(Settings.from_config({"preset": "aligned"}), "aligned"))
     reasons = {line.name: line.meaning for line in sections["preset aligned"]}
     assert set(reasons) == set(PRESETS["aligned"])
