@@ -22,6 +22,8 @@ DATASETS = ("mnist", "cifar10")
 EPSILONS = (4.0, 8.0, 16.0, 32.0)
 ALIGNED_EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 ABLATION_EPSILONS = (4.0, 16.0)
+# Without noise there is nothing for LRSUQ to send.
+SILENT: Cell = {"noise-stddev": 0.0, "channel": "dg"}
 
 # Names in tables are (variant, channel) pairs.
 MAIN_VARIANTS: tuple[Cell, ...] = (
@@ -113,10 +115,9 @@ def _references() -> list[Cell]:
 def _aligned() -> list[Cell]:
     """Both presets over the budget, and without noise."""
     budgets: list[Cell] = [{"epsilon": epsilon} for epsilon in ALIGNED_EPSILONS]
-    silent: Cell = {"noise-stddev": 0.0, "channel": "dg"}
     return [
         {"preset": preset, "dataset": dataset, **budget}
-        for budget in [*budgets, silent]
+        for budget in [*budgets, SILENT]
         for dataset in DATASETS
         for preset in ("aligned", "paper")
     ]

@@ -68,6 +68,12 @@ def record_of(settings: Settings, summary: dict[str, Any], rows: list[dict[str, 
     }
 
 
+def message_size(record: Record) -> float:
+    """Mean bytes of a message of a run."""
+    uplink = record["uplink"]
+    return float(uplink["message_bytes"] / max(1, uplink["messages"]))
+
+
 def _trace(rows: list[dict[str, Any]], key: str, points: int = 50) -> list[float]:
     """Means of consecutive stretches of rounds: `points` numbers at most."""
     values = [row[key] for row in rows if key in row]

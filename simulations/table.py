@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from common.settings import Settings
-from simulations.records import Record
+from simulations.records import Record, message_size
 
 # How a run is watched, not what it does.
 _HIDDEN = {"deterministic", "tensorboard", "evaluate-every", "checkpoint-every", "geometry-every"}
@@ -34,11 +34,11 @@ def table(records: Sequence[Record]) -> str:
 
 
 def _outcomes(record: Record) -> list[object]:
-    accuracy, epsilon, uplink = record["accuracy"], record["privacy"]["epsilon"], record["uplink"]
+    accuracy, epsilon = record["accuracy"], record["privacy"]["epsilon"]
     return [
         "none" if epsilon is None else f"{epsilon:.4g}",
         f"{accuracy['seen']:.4f}",
         "" if accuracy["future"] is None else f"{accuracy['future']:.4f}",
-        round(uplink["message_bytes"] / max(1, uplink["messages"])),
+        round(message_size(record)),
         round(record["cpu_seconds"]),
     ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from common.settings import Settings
-from simulations.experiments import ABLATION_EPSILONS, ALIGNED_EPSILONS, DATASETS, Cell, ablation_steps
+from simulations.experiments import ABLATION_EPSILONS, ALIGNED_EPSILONS, DATASETS, SILENT, Cell, ablation_steps
+from simulations.records import message_size
 from simulations.report.results import Interval, Results
 from simulations.report.tables import DATASET_NAMES, SIDES, Table, number, points, references
 
 PRESETS_COMPARED = ("paper", "aligned")
-_SILENT: Cell = {"noise-stddev": 0.0, "channel": "dg"}
 
 
 def wanted(config: Cell) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def wanted(config: Cell) -> dict[str, Any]:
 
 def preset_cell(preset: str, dataset: str, epsilon: float | None) -> dict[str, Any]:
     """A preset's cell; `epsilon` None: without noise."""
-    budget: Cell = _SILENT if epsilon is None else {"epsilon": epsilon}
+    budget = SILENT if epsilon is None else {"epsilon": epsilon}
     return wanted({"preset": preset, "dataset": dataset, **budget})
 
 
@@ -69,4 +69,4 @@ def ablation(results: Results) -> Table:
 
 def _bytes(results: Results, cell: dict[str, Any]) -> str:
     records = results.cell(**cell).values()
-    return number(Interval.of(r["uplink"]["message_bytes"] / max(1, r["uplink"]["messages"]) for r in records))
+    return number(Interval.of(message_size(record) for record in records))

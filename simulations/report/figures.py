@@ -70,13 +70,8 @@ def accuracy_epsilon(results: Results) -> Any:
     points = 0
     for axis, dataset in zip(axes, DATASETS, strict=True):
         for cell, color in zip(MAIN_VARIANTS, COLORS, strict=False):
-            found = [(e, results.accuracy("future", dataset=dataset, epsilon=e, **cell)) for e in EPSILONS]
-            found = [(e, value) for e, value in found if value.n]
-            points += len(found)
-            axis.errorbar([e for e, _ in found], [100 * v.mean for _, v in found], [100 * v.std if v.n > 1 else 0 for _, v in found],
-                          fmt="o-", ms=4, capsize=2, color=color, label=pair_name(**cell))  # fmt: skip
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+            found = {e: results.accuracy("future", dataset=dataset, epsilon=e, **cell) for e in EPSILONS}
+            points += _draw_budgets(axis, found, "o-", color, pair_name(**cell))
         axis.set(title=DATASET_NAMES[dataset], xlabel="ε", ylabel="Future accuracy, %")
     _legend(axes)
     return figure if points else None
@@ -89,19 +84,24 @@ def presets_epsilon(results: Results) -> Any:
     for axis, dataset in zip(axes, DATASETS, strict=True):
         for preset, color in zip(PRESETS_COMPARED, COLORS, strict=False):
             for side, style in (("future", "o-"), ("seen", "^:")):
-                found = [(e, results.accuracy(side, **preset_cell(preset, dataset, e))) for e in ALIGNED_EPSILONS]
-                found = [(e, value) for e, value in found if value.n]
-                count += len(found)
-                axis.errorbar([e for e, _ in found], [100 * v.mean for _, v in found], [100 * v.std if v.n > 1 else 0 for _, v in found],
-                              fmt=style, ms=4, capsize=2, color=color, label=f"{preset}, {side.capitalize()}")  # fmt: skip
+                found = {e: results.accuracy(side, **preset_cell(preset, dataset, e)) for e in ALIGNED_EPSILONS}
+                count += _draw_budgets(axis, found, style, color, f"{preset}, {side.capitalize()}")
             ceiling = results.accuracy("future", **preset_cell(preset, dataset, None))
             if ceiling.n:
                 axis.axhline(100 * ceiling.mean, ls="--", lw=0.8, color=color, label=f"{preset}, Future, no noise")
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(ALIGNED_EPSILONS, [f"{e:g}" for e in ALIGNED_EPSILONS])
         axis.set(title=DATASET_NAMES[dataset], xlabel="ε", ylabel="accuracy, %")
     _legend(axes)
     return figure if count else None
+
+
+def _draw_budgets(axis: Any, found: dict[float, Interval], style: str, color: str, label: str) -> int:
+    """Accuracy over ε, on an axis of its own scale; returns the number of points that were run."""
+    known = {epsilon: value for epsilon, value in found.items() if value.n}
+    axis.errorbar(list(known), [100 * v.mean for v in known.values()], [100 * v.std if v.n > 1 else 0 for v in known.values()],
+                  fmt=style, ms=4, capsize=2, color=color, label=label)  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(list(found), [f"{e:g}" for e in found])
+    return len(known)
 
 
 def accuracy_rounds(results: Results) -> Any:
