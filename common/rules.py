@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from common.basis import check_basis
@@ -37,6 +38,11 @@ class Rules:
     def accountant(self) -> Accountant:
         """The accountant that the settings name."""
         return ACCOUNTANTS[self.settings.accountant]
+
+    @property
+    def noise_norm(self) -> float:
+        """σ_g √k, the length of the noise of a gradient."""
+        return self.plan.noise_stddev * math.sqrt(self.space.dim)
 
     @property
     def budget(self) -> float:

@@ -19,7 +19,7 @@ def base_learning_rate(rules: Rules) -> float:
     settings = rules.settings
     if not settings.learning_rate_noise:
         return settings.eta
-    noise = rules.plan.noise_stddev * math.sqrt(rules.space.dim) / settings.clip_norm
+    noise = rules.noise_norm / settings.clip_norm
     return settings.eta / (1.0 + noise / settings.learning_rate_noise)
 
 

@@ -40,7 +40,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
             "context_sensitivity": plan.context_sensitivity,
             "t_max": plan.t_max,
             "t_max_source": "t-max-override" if settings.t_max_override else "schedule",
-            "norm": plan.noise_stddev * state.rules.space.dim**0.5,
+            "norm": state.rules.noise_norm,
         },
         "accuracy": {
             "round": final["round"],

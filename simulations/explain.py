@@ -106,7 +106,7 @@ def _batches(rules: Rules, client: int) -> str:
 
 def _signal(rules: Rules) -> list[Line]:
     settings, plan = rules.settings, rules.plan
-    norm = plan.noise_stddev * math.sqrt(rules.space.dim)
+    norm = rules.noise_norm
     lines = [Line("noise norm of a gradient", f"{norm:.4g}", f"sigma_g sqrt(k), k = {rules.space.dim}; a clipped mean gradient is at most C_g = {settings.clip_norm:g}")]  # fmt: skip
     if norm > 0:
         lines.append(Line("signal to noise of a gradient", f"at most {settings.clip_norm / norm:.3g}", "if all records agreed; a few hundredths to a quarter of it in practice"))  # fmt: skip

@@ -14,17 +14,14 @@ def coefficient_shares(tensors: Sequence[int], num_coefficients: int) -> list[in
     sizes = np.array(tensors)
     shares = np.zeros(len(sizes), dtype=int)
     open_ = np.ones(len(sizes), dtype=bool)  # tensors that are not at their full size yet
-    while True:
+    while open_.any():
         left = num_coefficients - shares[~open_].sum()
         wanted = left * np.sqrt(sizes) / np.sqrt(sizes[open_]).sum()
         full = open_ & (wanted >= sizes)
         if not full.any():
+            shares[open_] = np.maximum(1, np.floor(wanted[open_])).astype(int)
             break
         shares[full], open_ = sizes[full], open_ & ~full
-        if not open_.any():
-            break
-    if open_.any():
-        shares[open_] = np.maximum(1, np.floor(wanted[open_])).astype(int)
     # Rounding leaves a few: the largest tensor that can takes them, or gives them back.
     rest = num_coefficients - int(shares.sum())
     for position in np.argsort(-sizes):
