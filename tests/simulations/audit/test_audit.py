@@ -48,7 +48,8 @@ def test_without_noise_the_leak_is_found_and_with_it_the_claim_stands(tmp_path, 
 
 
 def test_the_finished_models_alone_give_canaries_away_without_noise(tmp_path, data_dir):
-    size = Size(3, 20, 20, 60)
+    # 97 to 100 % in six runs; half as many rounds give 77 to 98 %, for noise and keys are secret in an audit.
+    size = Size(3, 20, 20, 120)
     settings = SMALL.settings(size, "dg", None, str(data_dir), tmp_path)
     transcript = run_with_canaries(settings, size.canaries, 0)
     assert ((black_box(transcript) > 0) == coins(transcript)).mean() > 0.8
