@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import common  # noqa: F401  (pins the numerics before torch is imported)
+from common.files import write_atomically
 from common.settings import Settings
 
 
@@ -33,7 +34,7 @@ def execute(config: dict[str, Any], results: str, work: str) -> None:
     settings = dataclasses.replace(named, run_name=name, out_dir=work, resume=(Path(work) / name).exists())
     started = time.process_time()
     folder = RunFolder(settings)
-    seconds = _add_seconds(folder.path, 0.0)
+    seconds = add_seconds(folder.path, 0.0)
     if folder.summary.exists():  # interrupted between the summary and the result file
         summary = json.loads(folder.summary.read_text())
     else:
@@ -45,7 +46,7 @@ def execute(config: dict[str, Any], results: str, work: str) -> None:
             settings = dataclasses.replace(settings, resume=False)
             summary = run(InProcessGrid(app, settings), settings)
         finally:
-            seconds = _add_seconds(folder.path, time.process_time() - started)
+            seconds = add_seconds(folder.path, time.process_time() - started)
     if settings.variant == "factorized-u0":  # before the result file, which says that the run is done
         kept = gains_path(Path(work), named)
         shutil.copy(folder.metrics, kept.with_suffix(".tmp"))
@@ -54,12 +55,12 @@ def execute(config: dict[str, Any], results: str, work: str) -> None:
     shutil.rmtree(folder.path)
 
 
-def _add_seconds(folder: Path, seconds: float) -> float:
+def add_seconds(folder: Path, seconds: float) -> float:
     """CPU time of a run over all its attempts, kept in its folder."""
     path = folder / "cpu-seconds"
     total = seconds + (float(path.read_text()) if path.exists() else 0.0)
     if folder.exists():
-        path.write_text(repr(total))
+        write_atomically(path, repr(total).encode())
     return total
 
 

@@ -168,6 +168,19 @@ def test_work_of_another_machine_is_done_again(own_grid, tmp_path, data_dir, mon
     assert len(read_records(tmp_path / "results")) == 1
 
 
+def test_cpu_time_of_earlier_attempts_survives_a_failed_write(tmp_path, monkeypatch):
+    worker.add_seconds(tmp_path, 2.0)
+
+    def full(descriptor):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="disk full"):
+            worker.add_seconds(tmp_path, 1.0)
+    assert worker.add_seconds(tmp_path, 0.5) == 2.5
+
+
 def test_replay_without_recorded_gains_makes_its_factorized_run_due_again(own_grid, tmp_path):
     runs = grid(own_grid, seeds=[0])
     factorized = next(s for s in runs if s.variant == "factorized-u0")
