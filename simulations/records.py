@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from common.files import write_atomically
 from common.numerics import NUMERICS_VERSION
 from common.settings import Settings
 from simulations.record_check import check_record
@@ -92,9 +93,7 @@ def write_record(folder: Path, settings: Settings, record: Record) -> Path:
     """Write a result file, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run_hash(settings)}.json"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(_compact(json.dumps(record, indent=1)) + "\n")
-    temporary.replace(path)
+    write_atomically(path, (_compact(json.dumps(record, indent=1)) + "\n").encode())
     return path
 
 

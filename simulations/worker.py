@@ -48,9 +48,7 @@ def execute(config: dict[str, Any], results: str, work: str) -> None:
         finally:
             seconds = add_seconds(folder.path, time.process_time() - started)
     if settings.variant == "factorized-u0":  # before the result file, which says that the run is done
-        kept = gains_path(Path(work), named)
-        shutil.copy(folder.metrics, kept.with_suffix(".tmp"))
-        kept.with_suffix(".tmp").replace(kept)
+        write_atomically(gains_path(Path(work), named), folder.metrics.read_bytes())
     write_record(Path(results), named, record_of(named, summary, folder.read_metrics(), seconds))
     shutil.rmtree(folder.path)
 
