@@ -15,7 +15,7 @@ from common.channel import ChannelEvent, EventKeys, make_channel
 from common.data.splits import batch, split
 from common.model import build_reference
 from common.numerics import pin_torch
-from common.presets import REASONS
+from common.presets import PRESETS, REASONS, TRAIN_RECORDS
 from common.privacy.accountant import worst_record_rho
 from common.privacy.events import GaussianRelease
 from common.randomness import Purpose, public_generator
@@ -49,11 +49,11 @@ def explain(settings: Settings, preset: str) -> list[tuple[str, list[Line]]]:
 
 
 def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
-    """Settings that differ from the general defaults, with the preset's reasons."""
+    """Settings that differ from the general defaults, with the preset's reasons for those that are its own."""
     places = {"out-dir", "data-dir", "run-name", "seed"}
-    reasons = REASONS.get(preset, {})
+    chosen = {k: settings.train_records if v == TRAIN_RECORDS else v for k, v in PRESETS.get(preset, {}).items()}
     return [
-        (key, value, reasons.get(key, "given"))
+        (key, value, REASONS[preset][key] if key in chosen and chosen[key] == value else "given")
         for key, value in settings.changed().items()
         if key not in places and key != "preset"
     ]

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from simulations.records import read_records
-from simulations.report.aligned import ablation, budgets
+from simulations.report.aligned import ablation, budgets, compute
 from simulations.report.claims import check_claims
 from simulations.report.figures import draw_figures
 from simulations.report.page import render_page
@@ -28,7 +28,7 @@ def write_report(results: Path, out: Path) -> list[Path]:
     found = Results(records)
     out.mkdir(parents=True, exist_ok=True)
     claims = check_claims(found)
-    tables = [*all_tables(found), budgets(found), ablation(found), disagreements(found)]
+    tables = [*all_tables(found), budgets(found), ablation(found), compute(found), disagreements(found)]
     written = []
     for table in tables:
         buffer = io.StringIO()

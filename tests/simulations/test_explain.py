@@ -71,3 +71,12 @@ def test_aligned_preset_says_why_and_follows_the_noise(capsys):
     reasons = {line.name: line.meaning for line in sections["preset aligned"]}
     assert set(reasons) == set(PRESETS["aligned"])
     assert "given" not in reasons.values()
+
+
+def test_what_was_given_is_not_said_to_be_the_presets():
+    """A preset's reason stands beside the preset's value alone; its counts of records follow the other settings."""
+    given = {"preset": "aligned", "records-per-client": 500, "batch-schedule": "cyclic", "batch-records": 200}
+    reasons = {line.name: line.meaning for line in explain(Settings.from_config(given), "aligned")[0][1]}
+    own = {name for name, reason in reasons.items() if reason == "given"}
+    assert own == {"records-per-client", "batch-schedule", "batch-records"}
+    assert reasons["context-records"] != "given"

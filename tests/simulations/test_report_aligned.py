@@ -1,7 +1,8 @@
 import pytest
 
 from common.settings import Settings
-from simulations.report.aligned import ablation, budgets
+from simulations.experiments import HALF_BATCHES
+from simulations.report.aligned import ablation, budgets, compute
 from simulations.report.figures import presets_epsilon
 from simulations.report.results import Results
 from tests.records import record
@@ -21,6 +22,8 @@ def results():
     for seed, shift in ((41, 0.0), (42, 0.02), (43, -0.02)):
         found.append(run(0.3 + shift, 0.2 + shift, seed, dataset="cifar10", epsilon=4.0))
         found.append(run(0.5 + shift, 0.5 + 2 * shift, seed, dataset="cifar10", epsilon=4.0, preset="aligned"))
+        half = {"dataset": "cifar10", "epsilon": 4.0, "preset": "aligned", **HALF_BATCHES}
+        found.append(run(0.4 + shift, 0.48 + shift, seed, **half) | {"cpu_seconds": 100.0 + 50 * (seed - 42)})
     found.append(run(0.9, 0.8, 41, **{"preset": "aligned", "noise-stddev": 0.0, "channel": "dg"}))
     return Results(found)
 
@@ -43,6 +46,16 @@ def test_ablation_compares_each_step_with_the_one_before(results):
     assert rows[1][2] == "+ accounting"
     assert rows[1][5:] == ["–", "–"]  # not run
     assert rows[-1][3] == "50.00 ± 2.00 (n=3)"
+
+
+def test_half_the_cpu_is_compared_with_the_preset(results):
+    rows = {tuple(row[:3]): row[3:] for row in compute(results).rows}
+    assert rows["CIFAR-10", "4", "all records"][:4] == ["50.00 ± 2.00 (n=3)", "50.00 ± 4.00 (n=3)", "", ""]
+    half = rows["CIFAR-10", "4", "cyclic, half of them"]
+    assert half[:2] == ["40.00 ± 2.00 (n=3)", "48.00 ± 2.00 (n=3)"]
+    assert half[2:4] == ["-10.00 ± 0.00 (n=3)", "-2.00 ± 4.97 (n=3)"]  # differences -2, -4, 0
+    assert half[4] == "100"
+    assert rows["MNIST", "16", "cyclic, half of them"][0] == "–"
 
 
 def test_figure_is_drawn_from_what_there_is(results):

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from common.presets import ALIGNED_STEPS
+from common.rules import make_rules
 from common.settings import Settings
 from simulations import cli, worker
 from simulations.experiments import EXPERIMENTS, grid
@@ -47,6 +48,7 @@ def test_experiments_have_the_papers_numbers_of_runs():
     assert sizes["table3"] == 15
     assert sizes["aligned"] == 7 * 2 * 2 * 3
     assert sizes["ablation"] == 2 * 2 * 8 * 3
+    assert sizes["compute"] == 2 * 2 * 2 * 3
 
 
 def test_ablation_leads_from_the_paper_to_the_aligned_preset():
@@ -59,6 +61,18 @@ def test_ablation_leads_from_the_paper_to_the_aligned_preset():
     assert not set(hashes[1:-1]) & budget
 
 
+def test_compute_experiment_changes_the_batches_alone():
+    """One of its two cells is the preset itself; in the other a record is in every second batch."""
+    budget = {run_hash(s) for s in grid("aligned")}
+    own = grid("compute", seeds=[41])
+    assert [run_hash(s) in budget for s in own] == [True, False] * 4
+    half = make_rules(own[1])
+    assert 2 * own[1].batch_records == own[1].train_records
+    # Twice the sensitivity; 13 gradients instead of 25, and a context that counts like 16 of them.
+    expected = 2 * ((13 + 16) / (25 + 16)) ** 0.5
+    assert half.plan.noise_stddev / make_rules(own[0]).plan.noise_stddev == pytest.approx(expected, rel=1e-3)
+
+
 def test_shared_runs_of_experiments_have_one_name():
     """Table 3's DG and LRSUQ cells are Table 1's: run once."""
     table1 = {run_hash(settings) for settings in grid("table1-eps16")}
@@ -67,8 +81,6 @@ def test_shared_runs_of_experiments_have_one_name():
 
 
 def test_context_noise_experiment_moves_the_context_noise_alone():
-    from common.rules import make_rules
-
     plans = [make_rules(s).plan for s in grid("context-noise", seeds=[41]) if s.dataset == "mnist"]
     assert [plan.noise_stddev for plan in plans] == pytest.approx([plans[0].noise_stddev] * 4, rel=1e-12)
     ratios = [plan.context_noise_stddev / plan.noise_stddev for plan in plans]
