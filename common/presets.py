@@ -1,7 +1,7 @@
 """Presets: named values for settings that are left at their default.
 
-A setting with another value wins over the preset. Flower does not tell an explicit default from an absent one, so a
-setting that is *given* its default counts as left at it; `papfl run` refuses that combination.
+A setting with another value wins over the preset, and so does one that is given its default on the command line or in a
+grid. Flower does not tell an explicit default from an absent one: there, a setting at its default counts as left at it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
         Choice("context-noise-ratio", 0.25, "one context serves all rounds and future clients: it gets more of the budget than one gradient"),
     ),
     "entry": (
-        Choice("context-entry", "whitened", "small differences between clients count like large ones; directions of mere noise do not"),
+        Choice("context-entry", "whitened", "small differences between clients count like large ones, those that may be noise less"),
         Choice("context-gain", 0.1, "what clients share is learned before what tells them apart"),
     ),
     "model": (

@@ -13,6 +13,7 @@ from common.privacy.plan import PrivacyPlan, Releases, make_plan
 from common.schedule import Schedule, make_schedule
 from common.settings import Settings
 from common.space import Space, space_of
+from common.validation import number
 
 # Two convolutions of 5 and two poolings leave one pixel of this.
 MIN_SIDE = 16
@@ -54,9 +55,12 @@ def spec_of(settings: Settings) -> DatasetSpec:
     """Shapes and classes of the run's records: of a built-in data set, or as the settings say.
 
     Raises:
-        ValueError: an image shape that cannot be read.
+        ValueError: an image shape, a mean or a standard deviation that cannot be read.
     """
     if settings.dataset in DATASETS:
+        for name, text in (("input-mean", settings.input_mean), ("input-stddev", settings.input_stddev)):
+            if text:
+                raise ValueError(f"{name} must be empty unless dataset is 'own'. Received {text!r}.")
         return DATASETS[settings.dataset]
     try:
         channels, height, width = (int(part) for part in settings.image_shape.split(","))
@@ -67,9 +71,26 @@ def spec_of(settings: Settings) -> DatasetSpec:
             f"image-shape must be 'channels,height,width' with sides of at least {MIN_SIDE} pixels. "
             f"Received {settings.image_shape!r}."
         ) from None
-    # Standardised own inputs: [0, 1] becomes [-1, 1], whatever the records.
-    half = (0.5,) * channels
-    return DatasetSpec("own", (channels, height, width), settings.num_classes, half, half, ())
+    mean, stddev = (_own_constants(settings, name, channels) for name in ("input-mean", "input-stddev"))
+    return DatasetSpec("own", (channels, height, width), settings.num_classes, mean, stddev, ())
+
+
+def _own_constants(settings: Settings, name: str, channels: int) -> tuple[float, ...]:
+    """Public constants of own records: one number for every channel, or 0.5, which standardises [0, 1] to [-1, 1]."""
+    text = settings.input_mean if name == "input-mean" else settings.input_stddev
+    if not text:
+        return (0.5,) * channels
+    least = 0.0 if name == "input-mean" else 1e-3
+    try:
+        values = tuple(number(name, float(part), at_least=least, at_most=1.0) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if len(values) != channels:
+        raise ValueError(
+            f"{name} must be {channels} comma-separated numbers in [{least:g}, 1], one for each channel of image-shape, "
+            f"or empty. Received {text!r}."
+        )
+    return values
 
 
 def make_rules(settings: Settings) -> Rules:

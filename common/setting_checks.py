@@ -44,9 +44,7 @@ def check_together(settings: Settings) -> None:
         raise ValueError(
             f"batch-records must be at most the {train} training records. Received {settings.batch_records}."
         )
-    if settings.context_records > train or (
-        settings.num_future and settings.context_records >= settings.records_per_client
-    ):
+    if settings.context_records > train:
         raise ValueError(
             f"context-records must be at most the {train} training records. Received {settings.context_records}."
         )

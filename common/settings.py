@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,14 @@ class Settings:
         "data",
     )
     image_shape: str = text_field("1,28,28", "channels,height,width of the records where dataset is own", "data")
+    input_mean: str = text_field(
+        "",
+        "public mean of every channel where dataset is own, in [0, 1] ('0.49,0.48,0.45'); empty: 0.5. Never from the records",
+        "data",
+    )
+    input_stddev: str = text_field(
+        "", "public standard deviation of every channel where dataset is own; empty: 0.5", "data"
+    )
     num_classes: int = int_field(
         10, "labels are 0 to num-classes - 1 where dataset is own", "data", at_least=2, at_most=10**5
     )
@@ -311,8 +319,11 @@ class Settings:
         return f"{self.dataset}-{self.variant}-{self.channel}-{noise}-r{self.num_rounds}-seed{self.seed}"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Settings:
+    def from_config(cls, config: Mapping[str, Any], given: Container[str] = ()) -> Settings:
         """Settings from flat `kebab-case` keys, the preset applied to every key that has its default value.
+
+        Args:
+            given: keys that the preset leaves alone even at their default, where a caller knows what was given.
 
         Raises:
             ValueError: unknown key, wrong type, or value out of range, naming the setting.
@@ -331,7 +342,7 @@ class Settings:
         preset = values.get("preset", cls.preset)
         if isinstance(preset, str) and preset in PRESETS:
             left = {key for key, spec in specs.items() if values.get(spec.name, spec.default) == spec.default}
-            chosen = {key: value for key, value in PRESETS[preset].items() if key in left}
+            chosen = {key: value for key, value in PRESETS[preset].items() if key in left and key not in given}
             values |= {specs[key].name: value for key, value in chosen.items() if value != TRAIN_RECORDS}
             counts = [specs[key].name for key, value in chosen.items() if value == TRAIN_RECORDS]
             if counts:

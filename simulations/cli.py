@@ -18,7 +18,6 @@ from common.data.cache import DataError
 from common.data.catalog import DATASETS
 from common.data.sources import fetch, import_file
 from common.files import write_atomically
-from common.presets import PRESETS
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
 from simulations.audit.command import add_audit
@@ -101,19 +100,11 @@ def _settings(options: argparse.Namespace) -> Settings:
         for spec in dataclasses.fields(Settings)
         if (value := getattr(options, spec.name)) is not None
     }
-    defaults = Settings().to_config()
-    preset = PRESETS.get(given.get("preset", "paper"), {})
-    for key, value in given.items():
-        if key in preset and value == defaults[key]:
-            raise ValueError(
-                f"{key} = {value!r} is the general default, which preset {given['preset']!r} replaces by {preset[key]!r}: "
-                "leave the preset out and give the other settings that it stands for."
-            )
     given.setdefault("out-dir", str(Path.cwd() / "runs"))
     for key in ("out-dir", "data-dir"):
         if key in given:
             given[key] = os.path.abspath(os.path.expanduser(given[key]))
-    return Settings.from_config(given)
+    return Settings.from_config(given, given=given)
 
 
 def _parser(spec: dataclasses.Field[Any]) -> Any:

@@ -200,6 +200,8 @@ def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | N
         raise ValueError(
             f"EXPERIMENT must be one of {', '.join(EXPERIMENTS)}, or a .toml file. Received {experiment!r}."
         )
+    if any(cell.get("dataset") == "own" for cell in cells):
+        raise ValueError("dataset must be mnist or cifar10 in a sweep; own records live in nodes. Received 'own'.")
     changes: Cell = {} if rounds is None else {"num-rounds": rounds}
     result = []
     for seed in seeds or own_seeds:
@@ -210,7 +212,7 @@ def grid(experiment: str, *, seeds: Sequence[int] | None = None, rounds: int | N
                 config["replay-gains"] = GAINS_PLACEHOLDER
             if config.get("noise-stddev") == PAPER_NOISE:
                 config["noise-stddev"] = _paper_noise(config)
-            result.append(Settings.from_config(config))
+            result.append(Settings.from_config(config, given={*cell, *changes}))
     return list(dict.fromkeys(result))
 
 
@@ -224,7 +226,7 @@ PAPER_NOISE = "paper"
 
 def _paper_noise(config: Cell) -> float:
     kept = {key: value for key, value in config.items() if key not in ("noise-stddev", "context-noise-ratio")}
-    return make_rules(Settings.from_config(kept)).plan.noise_stddev
+    return make_rules(Settings.from_config(kept, given=kept)).plan.noise_stddev
 
 
 def _read_grid(path: Path) -> tuple[list[Cell], tuple[int, ...]]:

@@ -52,11 +52,22 @@ def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
     """Settings that differ from the general defaults, with the preset's reasons for those that are its own."""
     places = {"out-dir", "data-dir", "run-name", "seed"}
     chosen = {k: settings.train_records if v == TRAIN_RECORDS else v for k, v in PRESETS.get(preset, {}).items()}
+    reasons = {
+        **REASONS.get(preset, {}),
+        **(_WITHOUT_CONSTANTS if settings.dataset == "own" and not settings.input_mean else {}),
+    }
     return [
-        (key, value, REASONS[preset][key] if key in chosen and chosen[key] == value else "given")
+        (key, value, reasons[key] if key in chosen and chosen[key] == value else "given")
         for key, value in settings.changed().items()
-        if key not in places and key != "preset"
+        if key not in places
     ]
+
+
+# Reasons of presets that don't hold for own records without public constants.
+_WITHOUT_CONSTANTS = {
+    "context-center": "input-mean and input-stddev are not given: phi of most images lies far from that of 0.5, and is clipped alike",
+    "input-scaling": "input-mean and input-stddev are not given: [0, 1] becomes [-1, 1]",
+}
 
 
 def _releases(rules: Rules, client: int) -> list[GaussianRelease]:
@@ -117,10 +128,11 @@ def _signal(rules: Rules) -> list[Line]:
     reach = rules.context_map.radius if rules.context_map.center is not None else 1.0
     lines.append(Line("noise norm of a context", f"{context:.4g}", f"{rules.context_map.dim} numbers within {reach:g} of their centre"))  # fmt: skip
     if context > 0:
-        # Clients of the built-in sets differ in φ's mean by about 0.0075 a coordinate of whole channels.
-        spread = 0.0075 * math.sqrt(2 * rules.context_map.image_shape[0] / rules.context_map.dim)
-        ratio = spread / plan.context_noise_stddev
-        lines.append(Line("signal to noise of a context", f"about {ratio:.2g}", "if clients differ as those of the built-in sets do; below 1 the generator learns names, not data"))  # fmt: skip
+        # Mean φ of clients of the built-in sets: this far from their mean (0.009 to 0.030 without a ball), in a small ball
+        # of radius q 0.12 q to 0.16 q.
+        spread = min(0.02, 0.14 * reach)
+        ratio = spread / context
+        lines.append(Line("signal to noise of a context", f"about {ratio:.2g}", "if clients differ as those of the built-in sets do; below 1 contexts say little about records"))  # fmt: skip
     return lines
 
 

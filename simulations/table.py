@@ -18,7 +18,7 @@ def table(records: Sequence[Record]) -> str:
     """CSV. Columns: settings with more than one value among the runs, then those that differ from the general defaults
     in all of them, then outcomes of the last round. Rows in the order of their settings."""
     defaults = Settings().to_config()
-    names = sorted({name for record in records for name in record["settings"]} - _HIDDEN - {"preset"})
+    names = sorted({name for record in records for name in record["settings"]} - _HIDDEN)
     runs = [[record["settings"].get(name, defaults[name]) for name in names] for record in records]
     varying = [i for i in range(len(names)) if len({str(run[i]) for run in runs}) > 1]
     order = varying + [i for i in range(len(names)) if i not in varying]

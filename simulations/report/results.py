@@ -16,6 +16,16 @@ Record = dict[str, Any]
 _DEFAULTS = Settings().to_config()
 # Settings of a cell that have no place in its description.
 _INCIDENTAL = ("seed", "deterministic", "tensorboard", "evaluate-every", "checkpoint-every")
+# What decides which records are evaluated: the partition, and what contexts leave of a future client's.
+_EVALUATED = (
+    "dataset",
+    "dirichlet-alpha",
+    "num-participating",
+    "num-future",
+    "records-per-client",
+    "train-fraction",
+    "context-records",
+)
 
 
 @dataclass(frozen=True)
@@ -86,13 +96,13 @@ class Results:
         return Interval.of(x - y for x, y in pairs if x is not None and y is not None)
 
     def reference(self, row: str, side: str, **wanted: Any) -> Interval:
-        """A reference row that every run has (commonest label), one value per seed: it depends on the data set and its
-        partition alone. Those two settings must be as `wanted` says, or at their default."""
-        partition = {key: wanted.get(key.replace("-", "_"), _DEFAULTS[key]) for key in ("dataset", "dirichlet-alpha")}
+        """A reference row that every run has (commonest label), one value per seed: it depends on the evaluated records
+        alone. The settings that decide those must be as `wanted` (snake_case) says, or at their default."""
+        evaluated = {key: wanted.get(key.replace("-", "_"), _DEFAULTS[key]) for key in _EVALUATED}
         values: dict[int, float] = {}
         for record in self.records:
             config = record["settings"]
-            if all(config.get(key, _DEFAULTS[key]) == value for key, value in partition.items()):
+            if all(config.get(key, _DEFAULTS[key]) == value for key, value in evaluated.items()):
                 found = record["references"].get(row)
                 if isinstance(found, dict):
                     values[config.get("seed", _DEFAULTS["seed"])] = found[side]

@@ -38,9 +38,16 @@ def test_whitening_shrinks_directions_by_their_share_of_noise():
     assert np.allclose(noisy, [1.0 - 0.01, 1.0 - 0.25])
 
 
-def test_contexts_of_noise_alone_enter_as_zero():
-    contexts = 0.01 * np.random.default_rng(0).standard_normal((40, 6))
-    assert not entered(ContextEntry.fit("whitened", 1.0, contexts, 0.1), contexts).any()
+@pytest.mark.parametrize(
+    ("clients", "dim", "left"), [(400, 6, 0.07), (400, 150, 0.24), (40, 50, 0.35), (40, 150, 0.67)]
+)
+def test_noise_alone_is_shrunk_as_far_as_there_are_clients_to_tell(clients, dim, left):
+    """Variances fitted on few contexts scatter by a factor of about (1 ± √(2s/M))²: what exceeds σ_c² passes for signal
+    (docs/method.md, section 1). The share of the length that is left, within ± 0.03 over three draws."""
+    for seed in range(3):
+        contexts = 0.01 * np.random.default_rng(seed).standard_normal((clients, dim))
+        result = entered(ContextEntry.fit("whitened", 1.0, contexts, 0.01), contexts)
+        assert np.sqrt((result**2).mean()) == pytest.approx(left, abs=0.03)
 
 
 @pytest.mark.parametrize("contexts", [np.ones((1, 4)), np.ones((3, 4))])

@@ -49,13 +49,24 @@ def test_reference_rows_by_a_flag(options, tiny):
         (["--epsilon", "nan"], "epsilon"),
         (["--epsilon", "0"], "epsilon"),
         (["--dataset", "imagenet"], "dataset"),
-        (["--preset", "quick", "--num-rounds", "500"], "num-rounds"),
     ],
 )
 def test_bad_settings_end_with_code_2_before_anything_is_written(arguments, named, tmp_path, capsys):
     assert cli.main(["run", "--out-dir", str(tmp_path / "runs"), *arguments]) == 2
     assert named in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_given_on_the_command_line_wins_over_the_preset_even_at_its_default(capsys):
+    """Also a preset's count of records, and `auto`."""
+    given = ["--num-rounds", "500", "--batch-records", "333", "--context-noise-ratio", "auto"]
+    assert cli.main(["run", "--print-command", "--preset", "aligned", *given]) == 0
+    line = capsys.readouterr().out
+    assert "batch-records" not in line
+    assert "context-noise-ratio" not in line
+    assert "context-records=800" in line
+    assert cli.main(["run", "--print-command", "--preset", "quick", *given[:2]]) == 0
+    assert "num-rounds" not in capsys.readouterr().out
 
 
 def test_missing_data_names_the_fetch_command(tmp_path, capsys):

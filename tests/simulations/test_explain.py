@@ -73,6 +73,27 @@ def test_aligned_preset_says_why_and_follows_the_noise(capsys):
     assert "given" not in reasons.values()
 
 
+def test_context_signal_is_no_longer_than_the_ball_that_holds_it():
+    """A radius a hundred times smaller cannot have the same signal; its noise is as much smaller."""
+    ratios = []
+    for radius in (0.1, 0.001):
+        config = {"preset": "aligned", "context-radius": radius}
+        lines = {line.name: line for _, section in explain(Settings.from_config(config), "aligned") for line in section}
+        ratios.append(float(lines["signal to noise of a context"].value.split()[-1]))
+    assert ratios[0] == pytest.approx(ratios[1], rel=0.02)
+
+
+def test_own_records_without_public_constants_are_told_so():
+    config = {"preset": "aligned", "dataset": "own", "image-shape": "1,28,28", "num-participating": 4, "num-rounds": 40}
+    known = {"input-mean": "0.13", "input-stddev": "0.31"}
+    reasons = [
+        {line.name: line.meaning for line in explain(Settings.from_config(settings), "aligned")[0][1]}
+        for settings in (config, {**config, **known})
+    ]
+    assert "input-mean and input-stddev are not given" in reasons[0]["context-center"]
+    assert "public mean" in reasons[1]["context-center"]
+
+
 def test_what_was_given_is_not_said_to_be_the_presets():
     """A preset's reason stands beside the preset's value alone; its counts of records follow the other settings."""
     given = {"preset": "aligned", "records-per-client": 500, "batch-schedule": "cyclic", "batch-records": 200}

@@ -39,6 +39,17 @@ def test_budgets_put_the_presets_side_by_side(results):
     assert rows["MNIST", "0", "chance"][0] == "10.00"
 
 
+def test_commonest_label_is_that_of_the_queries_that_a_preset_leaves(results):
+    """Runs with other contexts evaluate other records of future clients."""
+    found = results.records
+    for entry in found:
+        if entry["settings"].get("context-records") == 800:
+            entry["references"]["commonest_label"] = {"seen": 0.4, "future": 0.25}
+    rows = {tuple(row[:3]): row[3:] for row in budgets(Results(found)).rows}
+    shares = [rows["CIFAR-10", "0", f"each client's commonest label ({p}'s queries)"][1] for p in ("paper", "aligned")]
+    assert shares == ["35.00 ± 0.00 (n=3)", "25.00 ± 0.00 (n=3)"]
+
+
 def test_ablation_compares_each_step_with_the_one_before(results):
     rows = [row for row in ablation(results).rows if row[:2] == ["CIFAR-10", "4"]]
     assert rows[0][2:5] == ["paper", "30.00 ± 2.00 (n=3)", "20.00 ± 2.00 (n=3)"]

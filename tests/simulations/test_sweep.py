@@ -73,6 +73,22 @@ def test_compute_experiment_changes_the_batches_alone():
     assert half.plan.noise_stddev / make_rules(own[0]).plan.noise_stddev == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_grid_keeps_what_it_names_whatever_the_preset(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        'seeds = [1]\n[fixed]\npreset = "aligned"\n[vary]\nlearning-rate-schedule = ["constant", "linear"]\nbatch-records = [333, 800]\n'
+    )
+    runs = {(s.learning_rate_schedule, s.batch_records) for s in grid(str(path))}
+    assert runs == {("constant", 333), ("constant", 800), ("linear", 333), ("linear", 800)}
+
+
+def test_own_records_are_refused_in_a_sweep(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text('[fixed]\ndataset = "own"\n')
+    with pytest.raises(ValueError, match="dataset must be mnist or cifar10"):
+        grid(str(path))
+
+
 def test_shared_runs_of_experiments_have_one_name():
     """Table 3's DG and LRSUQ cells are Table 1's: run once."""
     table1 = {run_hash(settings) for settings in grid("table1-eps16")}
