@@ -114,12 +114,11 @@ def _references() -> list[Cell]:
     ]
 
 
-def _aligned() -> list[Cell]:
-    """Both presets over the budget, and without noise."""
-    budgets: list[Cell] = [{"epsilon": epsilon} for epsilon in ALIGNED_EPSILONS]
+def _aligned(budgets: Sequence[Cell]) -> list[Cell]:
+    """Both presets over the budget."""
     return [
         {"preset": preset, "dataset": dataset, **budget}
-        for budget in [*budgets, SILENT]
+        for budget in budgets
         for dataset in DATASETS
         for preset in ("aligned", "paper")
     ]
@@ -165,7 +164,8 @@ EXPERIMENTS: dict[str, Callable[[], list[Cell]]] = {
     "context-noise": _context_noise,
     "gain": _gain,
     "references": _references,
-    "aligned": _aligned,
+    "aligned": lambda: _aligned([*({"epsilon": epsilon} for epsilon in ALIGNED_EPSILONS), SILENT]),
+    "aligned-eps4-16": lambda: _aligned([{"epsilon": epsilon} for epsilon in ABLATION_EPSILONS]),
     "ablation": _ablation,
     "compute": _compute,
 }
