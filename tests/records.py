@@ -15,6 +15,6 @@ def record(seen, future, seed=41, **settings):
         "uplink": {"messages": 1000, "message_bytes": 65_000_000, "bits_per_coordinate": 32.0},
         "traces": {"hidden_norm_squared": [1.0, 2.0], "hidden_alignment": [0.9, 0.8]},
         "gains": [[1.0], [0.5, 1.0]],
-        "milliseconds": {"encode_ms": 1.0, "decode_ms": 0.5},
+        "milliseconds": {"gradient_ms": 100.0, "encode_ms": 1.0, "decode_ms": 0.5},
         "cpu_seconds": 1.0,
     }
