@@ -18,8 +18,8 @@ import torch
 class ContextEntry:
     """z = scale ⊙ (c − shift), in the coordinates or in principal directions and back.
 
-    Everything is fixed from the cached participating contexts, which never change, so a client that joins later is treated
-    alike. Few clients against 2s leave limits: docs/method.md, section 1.
+    Everything is fixed from the cached participating contexts, which never change, so a client that joins later goes
+    through the same map. Few clients against 2s leave limits: docs/method.md, section 1.
 
     Attributes:
         shift: (2s,).

@@ -71,6 +71,11 @@ def spec_of(settings: Settings) -> DatasetSpec:
             f"image-shape must be 'channels,height,width' with sides of at least {MIN_SIDE} pixels. "
             f"Received {settings.image_shape!r}."
         ) from None
+    if bool(settings.input_mean) != bool(settings.input_stddev):
+        raise ValueError(
+            "input-mean and input-stddev go together (both or neither). "
+            f"Received input-mean={settings.input_mean!r}, input-stddev={settings.input_stddev!r}."
+        )
     mean, stddev = (_own_constants(settings, name, channels) for name in ("input-mean", "input-stddev"))
     return DatasetSpec("own", (channels, height, width), settings.num_classes, mean, stddev, ())
 

@@ -48,7 +48,7 @@ def follow(
         attempts: submissions in all.
 
     Raises:
-        SuperLinkError: the run did not complete, with the cause.
+        SuperLinkError: the run did not complete, with the cause, or its results are not in `results`.
     """
     folder = RunFolder(dataclasses.replace(settings, out_dir=str(results)))
     rows = Tail(folder.metrics)
@@ -73,6 +73,11 @@ def follow(
             complete = settings.task == "train" and folder.summary.exists()  # even if its process was killed afterwards
             if status == "finished:completed" or (status.startswith("finished") and complete):
                 yield from rows.new()
+                if settings.task == "train" and not folder.summary.exists():
+                    raise SuperLinkError(
+                        f"The run is complete, but {folder.summary} is not here: --results must be the ServerApp's out-dir = "
+                        f"{settings.out_dir} as seen from here. Received {results}."
+                    )
                 return
             if status.startswith("finished"):
                 cause = folder.read_failure()

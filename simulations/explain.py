@@ -49,17 +49,18 @@ def explain(settings: Settings, preset: str) -> list[tuple[str, list[Line]]]:
 
 
 def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
-    """Settings that differ from the general defaults, with the preset's reasons for those that are its own."""
+    """Settings that differ from the general defaults or were the preset's to choose, with its reasons for its own values."""
     places = {"out-dir", "data-dir", "run-name", "seed"}
     chosen = {k: settings.train_records if v == TRAIN_RECORDS else v for k, v in PRESETS.get(preset, {}).items()}
     reasons = {
         **REASONS.get(preset, {}),
         **(_WITHOUT_CONSTANTS if settings.dataset == "own" and not settings.input_mean else {}),
     }
+    shown = (chosen.keys() | settings.changed().keys()) - places
     return [
         (key, value, reasons[key] if key in chosen and chosen[key] == value else "given")
-        for key, value in settings.changed().items()
-        if key not in places
+        for key, value in settings.to_config().items()
+        if key in shown
     ]
 
 

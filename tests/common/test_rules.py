@@ -34,6 +34,7 @@ def test_without_constants_own_records_are_scaled_around_one_half():
         ({"input_mean": "0.5,0.4,nan"}, "input-mean must be 3"),
         ({"input_mean": "0.5,0.4,1.5"}, "input-mean must be 3"),
         ({"input_stddev": "0.2,0,0.3"}, "input-stddev must be 3"),
+        ({"input_stddev": ""}, "input-mean and input-stddev go together"),
         ({"dataset": "mnist"}, "input-mean must be empty unless dataset is 'own'"),
     ],
 )

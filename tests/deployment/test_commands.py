@@ -90,8 +90,11 @@ def test_a_serverapp_that_died_without_a_word_is_submitted_again_to_resume(quick
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "journal.jsonl").write_text("")
     flower = ScriptedFlower(["running", "finished:failed", "running", "finished:completed"])
-    assert list(follow(flower, settings, 1, results=tmp_path)) == []
+    with pytest.raises(RuntimeError, match="complete, but .*summary.json is not here: --results"):
+        list(follow(flower, settings, 1, results=tmp_path))
     assert [config["resume"] for config in flower.submitted] == [True]
+    (tmp_path / "run" / "summary.json").write_text("{}")
+    assert list(follow(ScriptedFlower(["running", "finished:completed"]), settings, 1, results=tmp_path)) == []
 
 
 @pytest.mark.parametrize(

@@ -101,3 +101,7 @@ def test_what_was_given_is_not_said_to_be_the_presets():
     own = {name for name, reason in reasons.items() if reason == "given"}
     assert own == {"records-per-client", "batch-schedule", "batch-records"}
     assert reasons["context-records"] != "given"
+    # At its general default, too: the preset's own value is not in force.
+    at_default = Settings.from_config({"preset": "aligned", "accountant": "rdp"}, given={"accountant"})
+    line = next(line for line in explain(at_default, "aligned")[0][1] if line.name == "accountant")
+    assert (line.value, line.meaning) == ("rdp", "given")
