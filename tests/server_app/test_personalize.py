@@ -11,6 +11,7 @@ from client_app.app import app
 from client_app.personal_model import load_model
 from client_app.sqlite_ledger import SqliteLedger
 from common.data.cache import load
+from common.settings import Settings
 from server_app import app as server
 from server_app.federation import FederationError
 from server_app.results import RunFolder
@@ -66,6 +67,52 @@ def ledger(nodes, client):
 
 def models(nodes, client):
     return Path(nodes[client]["state-dir"]) / "models" / "own"
+
+
+@pytest.fixture
+def aligned(tmp_path):
+    def make(records):
+        return Settings.from_config(
+            {
+                "preset": "aligned",
+                "dataset": "own",
+                "image-shape": "1,28,28",
+                "input-mean": "0.13",
+                "input-stddev": "0.31",
+                "records-per-client": records,
+                "num-participating": 4,
+                "num-future": 2,
+                "num-rounds": 4,
+                "num-coefficients": 256,
+                "hidden-dim": 8,
+                "tensorboard": False,
+                "out-dir": str(tmp_path / "runs"),
+                "run-name": "own",
+            }
+        )
+
+    return make
+
+
+def test_aligned_preset_on_own_records_goes_by_the_smallest_participating_client(aligned, nodes):
+    """60 to 85 records: everyone trains on 48 of its own, so that one sensitivity holds for all."""
+    summary = server.run(grid(aligned(60), nodes, range(6)), aligned(60))
+    assert summary["accuracy"]["future"] is not None
+    sensitivities = {e.sensitivity for c in range(4) for _, e in ledger(nodes, c) if e.kind == "gradient"}
+    assert sensitivities == {2 / 48}
+    assert [event.kind for _, event in ledger(nodes, 5)] == ["context"]
+    delivered = aligned(60).to_config() | {"task": "personalize"}
+    server.give_models(grid(Settings.from_config(delivered), nodes, range(6)), Settings.from_config(delivered))
+    facts = json.loads((models(nodes, 5) / "model.json").read_text())
+    assert facts["input"]["subtract"] == pytest.approx([0.13])
+    assert facts["input"]["divide_by"] == pytest.approx([0.31])
+
+
+def test_a_participating_client_with_fewer_records_is_refused_before_anything_is_spent(aligned, nodes, caplog):
+    with pytest.raises(FederationError, match=r"Missing \[0, 1\]; refused \(SETTINGS\)"):
+        server.run(grid(aligned(70), nodes, range(6)), aligned(70))
+    assert "Client 0 must have at least 56 training records" in caplog.text
+    assert not any(Path(nodes[c]["state-dir"], "ledger.sqlite").exists() and ledger(nodes, c) for c in range(6))
 
 
 def test_a_client_that_joins_later_gets_a_model_from_one_context_without_training(settings, nodes, data_dir):
