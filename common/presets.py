@@ -35,6 +35,8 @@ ALIGNED_STEPS: dict[str, tuple[Choice, ...]] = {
         Choice("context-grid", 5, "patches tell clients apart where the means of whole channels don't"),
         Choice("context-center", "public", "images are close to the data set's public mean; their differences are the signal"),
         Choice("context-radius", 0.1, "most of phi is clipped to its direction, which is what matters; noise falls with it"),
+    ),
+    "share": (
         Choice("context-noise-ratio", 0.25, "one context serves all rounds and future clients: it gets more of the budget than one gradient"),
     ),
     "entry": (

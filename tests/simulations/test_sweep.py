@@ -48,7 +48,7 @@ def test_experiments_have_the_papers_numbers_of_runs():
     assert sizes["table3"] == 15
     assert sizes["aligned"] == 7 * 2 * 2 * 3
     assert sizes["aligned-eps4-16"] == 2 * 2 * 2 * 5
-    assert sizes["ablation"] == 2 * 2 * 8 * 3
+    assert sizes["ablation"] == 2 * 2 * 9 * 3
     assert sizes["compute"] == 2 * 2 * 2 * 3
 
 
