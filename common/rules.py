@@ -58,9 +58,6 @@ def spec_of(settings: Settings) -> DatasetSpec:
         ValueError: an image shape, a mean or a standard deviation that cannot be read.
     """
     if settings.dataset in DATASETS:
-        for name, text in (("input-mean", settings.input_mean), ("input-stddev", settings.input_stddev)):
-            if text:
-                raise ValueError(f"{name} must be empty unless dataset is 'own'. Received {text!r}.")
         return DATASETS[settings.dataset]
     try:
         channels, height, width = (int(part) for part in settings.image_shape.split(","))
@@ -71,21 +68,15 @@ def spec_of(settings: Settings) -> DatasetSpec:
             f"image-shape must be 'channels,height,width' with sides of at least {MIN_SIDE} pixels. "
             f"Received {settings.image_shape!r}."
         ) from None
-    if bool(settings.input_mean) != bool(settings.input_stddev):
-        raise ValueError(
-            "input-mean and input-stddev go together (both or neither). "
-            f"Received input-mean={settings.input_mean!r}, input-stddev={settings.input_stddev!r}."
-        )
-    mean, stddev = (_own_constants(settings, name, channels) for name in ("input-mean", "input-stddev"))
+    mean = _own_constants("input-mean", settings.input_mean, channels, least=0.0)
+    stddev = _own_constants("input-stddev", settings.input_stddev, channels, least=1e-3)
     return DatasetSpec("own", (channels, height, width), settings.num_classes, mean, stddev, ())
 
 
-def _own_constants(settings: Settings, name: str, channels: int) -> tuple[float, ...]:
+def _own_constants(name: str, text: str, channels: int, least: float) -> tuple[float, ...]:
     """Public constants of own records: one number for every channel, or 0.5, which standardises [0, 1] to [-1, 1]."""
-    text = settings.input_mean if name == "input-mean" else settings.input_stddev
     if not text:
         return (0.5,) * channels
-    least = 0.0 if name == "input-mean" else 1e-3
     try:
         values = tuple(number(name, float(part), at_least=least, at_most=1.0) for part in text.split(","))
     except ValueError:

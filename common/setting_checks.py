@@ -53,6 +53,13 @@ def check_together(settings: Settings) -> None:
             "context-radius and context-center go together (a radius > 0 and a public centre, or neither). "
             f"Received context-radius={settings.context_radius!r}, context-center={settings.context_center!r}."
         )
+    if bool(settings.input_mean) != bool(settings.input_stddev):
+        raise ValueError(
+            "input-mean and input-stddev go together (both or neither). "
+            f"Received input-mean={settings.input_mean!r}, input-stddev={settings.input_stddev!r}."
+        )
+    if settings.input_mean and settings.dataset != "own":
+        raise ValueError(f"input-mean must be empty unless dataset is 'own'. Received {settings.input_mean!r}.")
     if settings.server_momentum and settings.server_optimizer != "sgd":
         raise ValueError(
             f"server-momentum must be 0 unless server-optimizer is 'sgd'. Received {settings.server_momentum!r}."

@@ -73,7 +73,7 @@ def follow(
             complete = settings.task == "train" and folder.summary.exists()  # even if its process was killed afterwards
             if status == "finished:completed" or (status.startswith("finished") and complete):
                 yield from rows.new()
-                if settings.task == "train" and not folder.summary.exists():
+                if settings.task == "train" and not complete:
                     raise SuperLinkError(
                         f"The run is complete, but {folder.summary} is not here: --results must be the ServerApp's out-dir = "
                         f"{settings.out_dir} as seen from here. Received {results}."

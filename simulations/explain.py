@@ -23,6 +23,12 @@ from common.rules import Rules, make_rules
 from common.settings import Settings
 from server_app.optimizer import base_learning_rate
 
+# In place of a preset's reasons that don't hold for own records without public constants.
+_WITHOUT_CONSTANTS = {
+    "context-center": "input-mean and input-stddev are not given: phi of most images lies far from that of 0.5, and is clipped alike",
+    "input-scaling": "input-mean and input-stddev are not given: [0, 1] becomes [-1, 1]",
+}
+
 
 @dataclass(frozen=True)
 class Line:
@@ -52,23 +58,15 @@ def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
     """Settings that differ from the general defaults or were the preset's to choose, with its reasons for its own values."""
     places = {"out-dir", "data-dir", "run-name", "seed"}
     chosen = {k: settings.train_records if v == TRAIN_RECORDS else v for k, v in PRESETS.get(preset, {}).items()}
-    reasons = {
-        **REASONS.get(preset, {}),
-        **(_WITHOUT_CONSTANTS if settings.dataset == "own" and not settings.input_mean else {}),
-    }
+    reasons = REASONS.get(preset, {})
+    if settings.dataset == "own" and not settings.input_mean:
+        reasons = reasons | _WITHOUT_CONSTANTS
     shown = (chosen.keys() | settings.changed().keys()) - places
     return [
         (key, value, reasons[key] if key in chosen and chosen[key] == value else "given")
         for key, value in settings.to_config().items()
         if key in shown
     ]
-
-
-# Reasons of presets that don't hold for own records without public constants.
-_WITHOUT_CONSTANTS = {
-    "context-center": "input-mean and input-stddev are not given: phi of most images lies far from that of 0.5, and is clipped alike",
-    "input-scaling": "input-mean and input-stddev are not given: [0, 1] becomes [-1, 1]",
-}
 
 
 def _releases(rules: Rules, client: int) -> list[GaussianRelease]:

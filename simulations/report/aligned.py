@@ -16,7 +16,7 @@ from simulations.experiments import (
 )
 from simulations.records import message_size
 from simulations.report.results import Interval, Results
-from simulations.report.tables import DATASET_NAMES, SIDES, Table, number, points, references
+from simulations.report.tables import DATASET_NAMES, SIDES, Table, commonest_label, number, points, references
 
 PRESETS_COMPARED = ("paper", "aligned")
 
@@ -45,8 +45,15 @@ def budgets(results: Results) -> Table:
                 shown = gain if preset == "aligned" else ""
                 rows.append([DATASET_NAMES[dataset], budget, preset, *accuracies, shown, _bytes(results, cell)])
         # The rows without noise are the table's own. What is commonest depends on the queries.
-        alone, chance = references(results, dataset)[1::2]
-        commonest = [_commonest(results, preset, dataset) for preset in PRESETS_COMPARED]
+        _, alone, _, chance = references(results, dataset)
+        commonest = [
+            [
+                f"each client's commonest label ({p}'s queries)",
+                "0",
+                *commonest_label(results, **preset_cell(p, dataset, None)),
+            ]
+            for p in PRESETS_COMPARED
+        ]
         for name, spent, seen, future in (alone, *commonest, chance):
             rows.append([DATASET_NAMES[dataset], spent, name, seen, future, "", ""])
     return Table(
@@ -94,12 +101,6 @@ def compute(results: Results) -> Table:
         "Ours / LRSUQ. Differences are paired over seeds, 95 % interval, percentage points. Milliseconds: of a gradient, on a machine "
         "whose load was not the same in all runs.",
         ["data set", "ε", "batches", "Seen", "Future", "difference on Seen", "difference on Future", "milliseconds"], rows)  # fmt: skip
-
-
-def _commonest(results: Results, preset: str, dataset: str) -> list[str]:
-    cell = preset_cell(preset, dataset, None)
-    shares = [results.reference("commonest_label", side, **cell).percent() for side in SIDES]
-    return [f"each client's commonest label ({preset}'s queries)", "0", *shares]
 
 
 def _bytes(results: Results, cell: dict[str, Any]) -> str:

@@ -180,14 +180,18 @@ def references(results: Results, dataset: str, **at: Any) -> list[list[str]]:
     """
     free = {"dataset": dataset, "variant": "ours", "channel": "dg", **at, "noise_stddev": 0.0}
     alone = {"dataset": dataset, "variant": "local", "channel": "dg", **at}
-    commonest = [results.reference("commonest_label", side, dataset=dataset, **at).percent() for side in SIDES]
     chance = f"{100 / DATA[dataset].num_classes:.2f}"
     return [
         ["no noise: Ours / DG", "∞", *_seen_future(results, free)],
         ["each client alone: Local / DG", "16", *_seen_future(results, alone)],
-        ["each client's commonest label", "0", *commonest],
+        ["each client's commonest label", "0", *commonest_label(results, dataset=dataset, **at)],
         ["chance", "0", chance, chance],
     ]
+
+
+def commonest_label(results: Results, **wanted: Any) -> list[str]:
+    """Seen and Future of the reference row, of the records that a cell evaluates."""
+    return [results.reference("commonest_label", side, **wanted).percent() for side in SIDES]
 
 
 def _seen_future(results: Results, wanted: dict[str, Any]) -> list[str]:

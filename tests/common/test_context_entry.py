@@ -38,6 +38,12 @@ def test_whitening_shrinks_directions_by_their_share_of_noise():
     assert np.allclose(noisy, [1.0 - 0.01, 1.0 - 0.25])
 
 
+def test_contexts_of_noise_alone_enter_as_zero():
+    """All variances below σ_c²."""
+    contexts = 0.01 * np.random.default_rng(0).standard_normal((40, 6))
+    assert not entered(ContextEntry.fit("whitened", 1.0, contexts, 0.1), contexts).any()
+
+
 @pytest.mark.parametrize(
     ("clients", "dim", "left"), [(400, 6, 0.07), (400, 150, 0.24), (40, 50, 0.35), (40, 150, 0.67)]
 )
