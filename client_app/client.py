@@ -24,7 +24,7 @@ from client_app.policy import Policy
 from client_app.workspace import Workspace
 from common.channel import Channel, ChannelEvent, DirectGaussian, EventKeys, make_channel
 from common.data.splits import Split, batch, is_future, split
-from common.keys import deterministic_event_keys, is_usable, public_key, shared_event_keys
+from common.keys import deterministic_event_keys, fresh_nonce, is_usable, public_key, shared_event_keys
 from common.privacy.accountant import worst_record_rho
 from common.privacy.events import GaussianRelease
 from common.protocol import Refusal, RequestRefused, event_digest
@@ -178,11 +178,11 @@ class PersonalClient(NumPyClient):
         stored = self._ledger.stored(run, digest, release.round)
         if stored is not None:
             return stored, 0.0
-        keys = self._event_keys(server_key, release, digest)
         # Noise that anyone can recompute protects nothing, and is booked as none.
         booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release
         self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))
         update = compute()
+        keys = self._event_keys(server_key, release, digest)  # after the commit: never twice for one event
         started = time.perf_counter()
         message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, noise), keys)
         milliseconds = 1e3 * (time.perf_counter() - started)
@@ -199,7 +199,7 @@ class PersonalClient(NumPyClient):
     def _event_keys(self, server_key: bytes, release: GaussianRelease, digest: str) -> EventKeys:
         if self._settings.deterministic:
             return deterministic_event_keys(self._settings.seed, client=self._client, round=release.round)
-        return shared_event_keys(self._private_key, server_key, event=digest)
+        return shared_event_keys(self._private_key, server_key, event=digest, nonce=fresh_nonce())
 
     def _statistic(self) -> np.ndarray:
         """(1/m_c) Σ φ(x) over C_i: (2s,)."""

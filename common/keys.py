@@ -17,6 +17,9 @@ from common.files import created_whole
 from common.randomness import Purpose, derive_key, fresh_key, seed_key
 
 
+NONCE_BYTES = 16
+
+
 def new_private_key() -> bytes:
     """A fresh X25519 private key, 32 bytes."""
     return fresh_key()
@@ -58,20 +61,31 @@ def load_or_create(path: Path) -> bytes:
     return private
 
 
-def shared_event_keys(private: bytes, peer: bytes, *, event: str) -> EventKeys:
+def fresh_nonce() -> bytes:
+    """Sixteen bytes that no other release has."""
+    return fresh_key()[:NONCE_BYTES]
+
+
+def shared_event_keys(private: bytes, peer: bytes, *, event: str, nonce: bytes) -> EventKeys:
     """Keys of an event as one side computes them.
+
+    They depend on the nonce, which the client draws when it has committed the event: a private key and an event alone
+    would give the same noise again, on other records, to a client whose ledger was restored from a back-up.
 
     Args:
         private: own private key.
         peer: the other side's public key.
         event: `event_digest` of the event.
+        nonce: of the release (`fresh_nonce`); not secret.
 
     Returns:
         The shared key; `secret` is the private key's own derivation and differs between the sides: only the client's
         is used.
     """
     secret = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(peer))
-    return EventKeys(derive_key(secret, "event", event), derive_key(private, "noise", event))
+    return EventKeys(
+        derive_key(secret, "event", event, nonce.hex()), derive_key(private, "noise", event, nonce.hex()), nonce=nonce
+    )
 
 
 def deterministic_event_keys(seed: int, *, client: int, round: int) -> EventKeys:
@@ -80,4 +94,5 @@ def deterministic_event_keys(seed: int, *, client: int, round: int) -> EventKeys
     return EventKeys(
         seed_key(seed, Purpose.SHARED_RANDOMNESS, client, round),
         seed_key(seed, noise, client, round),
+        public=True,
     )

@@ -14,7 +14,6 @@ import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from scipy.special import ndtri
 
 from common.validation import integer
 
@@ -73,11 +72,3 @@ class KeyStream:
     def unit(self, n: int) -> np.ndarray:
         """n floats uniform on the multiples of 2^-53 in [0, 1), shape (n,), float64."""
         return (self.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-    def midpoints(self, n: int) -> np.ndarray:
-        """n floats uniform on the midpoints of 2^52 cells of (0, 1), never 0 or 1, shape (n,), float64."""
-        return ((self.words(n) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-    def gaussian(self, n: int) -> np.ndarray:
-        """n independent standard normal numbers (inverse distribution function of `midpoints`), shape (n,), float64."""
-        return np.asarray(ndtri(self.midpoints(n)))

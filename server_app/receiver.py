@@ -10,7 +10,7 @@ import numpy as np
 
 from common.channel import Channel, ChannelError, ChannelEvent, DirectGaussian, EventKeys, make_channel
 from common.channel.wire import peek
-from common.keys import deterministic_event_keys, public_key, shared_event_keys
+from common.keys import NONCE_BYTES, deterministic_event_keys, public_key, shared_event_keys
 from common.protocol import REPLY, event_digest
 from common.rules import Rules
 from server_app.federation import Replies
@@ -71,21 +71,23 @@ class Receiver:
         try:
             if replies.accepted[client].config_records[REPLY]["partition-id"] != client:
                 raise ChannelError("reply names another partition-id than the client's")
-            return channel.decode(
-                _payload(replies, client), ChannelEvent(run, round, client, k, noise), self._keys(client, round, digest)
-            )
+            message = _payload(replies, client)
+            keys = self._keys(client, round, digest, bytes(peek(message).nonce))
+            return channel.decode(message, ChannelEvent(run, round, client, k, noise), keys)
         except ChannelError as error:
             replies.reject(client, str(error))
         except (KeyError, TypeError, ValueError):
             replies.reject(client, "reply has no message, or one that cannot be read")
         return None
 
-    def _keys(self, client: int, round: int, digest: str) -> EventKeys:
+    def _keys(self, client: int, round: int, digest: str, nonce: bytes) -> EventKeys:
         settings = self._rules.settings
         if settings.deterministic:
             return deterministic_event_keys(settings.seed, client=client, round=round)
-        shared = shared_event_keys(self._private_key, self._peers[client], event=digest).shared
-        return EventKeys(shared)
+        if len(nonce) != NONCE_BYTES:
+            raise ChannelError(f"nonce must be {NONCE_BYTES} bytes. Received {len(nonce)}.")
+        shared = shared_event_keys(self._private_key, self._peers[client], event=digest, nonce=nonce).shared
+        return EventKeys(shared, nonce=nonce)
 
 
 def _payload(replies: Replies, client: int) -> bytes:

@@ -46,10 +46,14 @@ class EventKeys:
     Attributes:
         shared: known to client and server: shared randomness of LRSUQ, and the digest of every message.
         secret: known to the client alone (None on the server): its noise.
+        public: derived from a public seed: they protect nothing, and repeat a result to the last bit.
+        nonce: fresh bytes that both keys depend on; travels with the message. Empty: none.
     """
 
     shared: bytes
     secret: bytes | None = None
+    public: bool = False
+    nonce: bytes = b""
 
 
 class Channel(Protocol):

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63ommon/channel/channel.proto\x12\x10papfl.channel.v1\"\xe9\x01\n\x07Release\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0b\n\x03run\x18\x02 \x01(\x07\x12\r\n\x05round\x18\x03 \x01(\r\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\t\n\x01k\x18\x05 \x01(\r\x12\x14\n\x0cnoise_stddev\x18\x06 \x01(\x01\x12$\n\x04kind\x18\x07 \x01(\x0e\x32\x16.papfl.channel.v1.Kind\x12\x12\n\nblock_size\x18\x08 \x01(\r\x12\r\n\x05scale\x18\t \x01(\r\x12\x13\n\x0bmodel_class\x18\n \x01(\r\x12\x0f\n\x07payload\x18\x0b \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x0c \x01(\x06*%\n\x04Kind\x12\t\n\x05LRSUQ\x10\x00\x12\x06\n\x02\x44G\x10\x01\x12\n\n\x06\x44G_Q12\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63ommon/channel/channel.proto\x12\x10papfl.channel.v1\"\xf8\x01\n\x07Release\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x0b\n\x03run\x18\x02 \x01(\x07\x12\r\n\x05round\x18\x03 \x01(\r\x12\x11\n\tpartition\x18\x04 \x01(\r\x12\t\n\x01k\x18\x05 \x01(\r\x12\x14\n\x0cnoise_stddev\x18\x06 \x01(\x01\x12$\n\x04kind\x18\x07 \x01(\x0e\x32\x16.papfl.channel.v1.Kind\x12\x12\n\nblock_size\x18\x08 \x01(\r\x12\r\n\x05scale\x18\t \x01(\r\x12\x13\n\x0bmodel_class\x18\n \x01(\r\x12\x0f\n\x07payload\x18\x0b \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x0c \x01(\x06\x12\r\n\x05nonce\x18\r \x01(\x0c*%\n\x04Kind\x12\t\n\x05LRSUQ\x10\x00\x12\x06\n\x02\x44G\x10\x01\x12\n\n\x06\x44G_Q12\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'common.channel.channel_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KIND']._serialized_start=286
-  _globals['_KIND']._serialized_end=323
+  _globals['_KIND']._serialized_start=301
+  _globals['_KIND']._serialized_end=338
   _globals['_RELEASE']._serialized_start=51
-  _globals['_RELEASE']._serialized_end=284
+  _globals['_RELEASE']._serialized_end=299
 # @@protoc_insertion_point(module_scope)

@@ -15,7 +15,7 @@ DG: Kind
 DG_Q12: Kind
 
 class Release(_message.Message):
-    __slots__ = ("version", "run", "round", "partition", "k", "noise_stddev", "kind", "block_size", "scale", "model_class", "payload", "digest")
+    __slots__ = ("version", "run", "round", "partition", "k", "noise_stddev", "kind", "block_size", "scale", "model_class", "payload", "digest", "nonce")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Release(_message.Message):
     MODEL_CLASS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     version: int
     run: int
     round: int
@@ -40,4 +41,5 @@ class Release(_message.Message):
     model_class: int
     payload: bytes
     digest: int
-    def __init__(self, version: _Optional[int] = ..., run: _Optional[int] = ..., round: _Optional[int] = ..., partition: _Optional[int] = ..., k: _Optional[int] = ..., noise_stddev: _Optional[float] = ..., kind: _Optional[_Union[Kind, str]] = ..., block_size: _Optional[int] = ..., scale: _Optional[int] = ..., model_class: _Optional[int] = ..., payload: _Optional[bytes] = ..., digest: _Optional[int] = ...) -> None: ...
+    nonce: bytes
+    def __init__(self, version: _Optional[int] = ..., run: _Optional[int] = ..., round: _Optional[int] = ..., partition: _Optional[int] = ..., k: _Optional[int] = ..., noise_stddev: _Optional[float] = ..., kind: _Optional[_Union[Kind, str]] = ..., block_size: _Optional[int] = ..., scale: _Optional[int] = ..., model_class: _Optional[int] = ..., payload: _Optional[bytes] = ..., digest: _Optional[int] = ..., nonce: _Optional[bytes] = ...) -> None: ...

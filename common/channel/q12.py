@@ -32,11 +32,11 @@ class QuantizedGaussian:
         pairs[: len(index)] = index
         first, second = pairs[0::2], pairs[1::2]
         packed = np.stack([first >> 4, ((first & 15) << 4) | (second >> 8), second & 255], axis=1).astype(np.uint8)
-        return wire.pack(event, DG_Q12, packed.tobytes(), keys.shared)
+        return wire.pack(event, DG_Q12, packed.tobytes(), keys)
 
     def decode(self, data: bytes, event: ChannelEvent, keys: EventKeys) -> np.ndarray:
         """See `Channel.decode`; the values are midpoints of the quantiser's cells."""
-        payload = wire.unpack(data, event, DG_Q12, keys.shared).payload
+        payload = wire.unpack(data, event, DG_Q12, keys).payload
         size = 3 * (-(-event.k // 2))
         if len(payload) != size:
             raise ChannelError(f"payload must have {size} bytes. Received {len(payload)}.")

@@ -10,7 +10,7 @@ import hmac
 
 from google.protobuf.message import DecodeError
 
-from common.channel.base import ChannelError, ChannelEvent
+from common.channel.base import ChannelError, ChannelEvent, EventKeys
 from common.channel.channel_pb2 import Release
 from common.randomness import derive_key
 
@@ -21,7 +21,7 @@ def pack(
     event: ChannelEvent,
     kind: int,
     payload: bytes,
-    shared_key: bytes,
+    keys: EventKeys,
     *,
     block_size: int = 0,
     scale: int = 0,
@@ -40,8 +40,9 @@ def pack(
         scale=scale,
         model_class=model_class,
         payload=payload,
+        nonce=keys.nonce,
     )
-    message.digest = _digest(message, shared_key)
+    message.digest = _digest(message, keys.shared)
     return message.SerializeToString(deterministic=True)
 
 
@@ -59,7 +60,7 @@ def peek(data: bytes) -> Release:
     return message
 
 
-def unpack(data: bytes, event: ChannelEvent, kind: int, shared_key: bytes, *, block_size: int = 0) -> Release:
+def unpack(data: bytes, event: ChannelEvent, kind: int, keys: EventKeys, *, block_size: int = 0) -> Release:
     """Parse and check a message against the event that it should belong to.
 
     Raises:
@@ -75,12 +76,13 @@ def unpack(data: bytes, event: ChannelEvent, kind: int, shared_key: bytes, *, bl
         "noise_stddev": event.noise_stddev,
         "kind": kind,
         "block_size": block_size,
+        "nonce": keys.nonce,
     }
     for field, value in expected.items():
         found = getattr(message, field)
         if found != value:
             raise ChannelError(f"{field} must be {value}. Received {found}.")
-    if not hmac.compare_digest(message.digest.to_bytes(8, "big"), _digest(message, shared_key).to_bytes(8, "big")):
+    if not hmac.compare_digest(message.digest.to_bytes(8, "big"), _digest(message, keys.shared).to_bytes(8, "big")):
         raise ChannelError("digest does not match: damaged message or another event's key")
     # The digest covers the fields, not their encoding: refuse any other spelling of the same message.
     if message.SerializeToString(deterministic=True) != data:

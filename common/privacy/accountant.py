@@ -8,7 +8,7 @@ Composition adds ρ (= Σ Δ²/(2σ²)); an accountant converts ρ to ε at a gi
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from common.privacy.events import GaussianRelease
@@ -60,7 +60,11 @@ class RdpAccountant:
 
 
 class GdpAccountant:
-    """Exact conversion of the Gaussian mechanism's trade-off function."""
+    """Exact conversion of the Gaussian mechanism's trade-off function.
+
+    What `epsilon` and `rho` return is on the safe side: `delta` of it is at most the δ asked for, to the relative
+    precision `_RESOLUTION` of the evaluation itself, however small the budget.
+    """
 
     name = "gdp"
 
@@ -71,9 +75,11 @@ class GdpAccountant:
             return 0.0
         if rho == math.inf:
             return 1.0
+        mu = math.sqrt(2.0 * rho)
+        if mu < _SMALL_MU:
+            return _delta_of_small(mu, epsilon)
         from scipy.special import log_ndtr  # SciPy is a second of start-up, which only exact accounting needs
 
-        mu = math.sqrt(2.0 * rho)
         first = log_ndtr(-epsilon / mu + mu / 2.0)
         second = epsilon + log_ndtr(-epsilon / mu - mu / 2.0)
         return max(0.0, math.exp(first) * -math.expm1(second - first))
@@ -88,7 +94,8 @@ class GdpAccountant:
         from scipy.optimize import brentq
 
         high = RdpAccountant().epsilon(rho, delta)  # never below the exact value
-        return float(brentq(lambda epsilon: self.delta(rho, epsilon) - delta, 0.0, high, xtol=1e-12, rtol=1e-14))
+        root = float(brentq(lambda epsilon: self.delta(rho, epsilon) - delta, 0.0, high, xtol=1e-12, rtol=1e-14))
+        return _safe(root, high, lambda epsilon: self.delta(rho, epsilon), delta)
 
     def rho(self, epsilon: float, delta: float) -> float:
         """See `Accountant.rho`."""
@@ -99,7 +106,66 @@ class GdpAccountant:
         high = 2.0 * low
         while self.delta(high, epsilon) < delta:
             high *= 2.0
-        return float(brentq(lambda rho: self.delta(rho, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-14))
+        # An absolute tolerance says nothing about a tiny root. Ordinary ones keep the bits of the results that exist.
+        tolerance = 1e-15 * min(1.0, 1e3 * low)
+        root = float(brentq(lambda rho: self.delta(rho, epsilon) - delta, low, high, xtol=tolerance, rtol=1e-14))
+        return _safe(root, low, lambda rho: self.delta(rho, epsilon), delta)
+
+
+# Below this μ the two terms of δ(ε) cancel. Above it, and for the budgets that people use, they don't.
+_SMALL_MU = 0.1
+# δ of a returned value is at most this much, relatively, above the δ asked for: what evaluating δ in float64 resolves.
+_RESOLUTION = 1e-11
+# Nodes and weights of Gauss-Legendre quadrature of order 5 on [-1, 1].
+_LEGENDRE = (
+    (-0.9061798459386640, 0.2369268850561891),
+    (-0.5384693101056831, 0.4786286704993665),
+    (0.0, 0.5688888888888889),
+    (0.5384693101056831, 0.4786286704993665),
+    (0.9061798459386640, 0.2369268850561891),
+)
+
+
+def _delta_of_small(mu: float, epsilon: float) -> float:
+    """δ(ε) where μ is small, without cancellation.
+
+    With t = ε/μ, e^ε φ(t + μ/2) = φ(t − μ/2), so that δ = φ(t − μ/2) [M(t − μ/2) − M(t + μ/2)] with Mills' ratio
+    M(x) = Φ(−x)/φ(x), and M' = x M − 1: the difference is the integral of 1 − x M(x) over an interval of length μ.
+    """
+    from scipy.special import erfcx
+
+    middle = epsilon / mu
+    total = 0.0
+    for node, weight in _LEGENDRE:
+        x = middle + mu / 2.0 * node
+        # 1 − x M(x) loses digits to cancellation as x² grows; from x = 30 on its asymptotic series has them all.
+        total += weight * (
+            1.0 - x * math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
+            if x < 30.0
+            else (1.0 - (3.0 - (15.0 - (105.0 - 945.0 / x**2) / x**2) / x**2) / x**2) / x**2
+        )
+    edge = middle - mu / 2.0
+    return mu / 2.0 * total * math.exp(-edge * edge / 2.0) / math.sqrt(2.0 * math.pi)
+
+
+def _safe(root: float, safe: float, delta_of: Callable[[float], float], delta: float) -> float:
+    """`root`, or the nearest value towards `safe` whose δ is within the promise.
+
+    Args:
+        root: where δ was found to be reached, to the root finder's absolute tolerance.
+        safe: an end of the bracket whose δ is at most `delta`.
+    """
+    if delta_of(root) <= delta * (1.0 + _RESOLUTION):
+        return root
+    for _ in range(200):  # a bisection in floating point ends long before
+        middle = 0.5 * (root + safe)
+        if middle in (root, safe):
+            break
+        if delta_of(middle) <= delta:
+            safe = middle
+        else:
+            root = middle
+    return safe
 
 
 ACCOUNTANTS: dict[str, Accountant] = {"rdp": RdpAccountant(), "gdp": GdpAccountant()}

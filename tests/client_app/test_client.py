@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from client_app.workspace import Workspace
 from common import keys
 from common.channel import ChannelEvent, DirectGaussian, make_channel
 from common.channel.channel_pb2 import Release
+from common.data.records import ClientRecords
 from common.data.splits import split
 from common.keys import deterministic_event_keys, shared_event_keys
 from common.protocol import Refusal, RequestRefused, event_digest
@@ -37,6 +40,44 @@ def test_context_is_equation_2_plus_seeded_noise(party):
     assert [event.kind for event in party.events] == ["context"]
 
 
+def decoded_by_the_server(party, round, message, coefficients=None):
+    if coefficients is None:
+        coefficients = np.zeros(512, np.float32)
+    noise, server = party.space.rules.plan.noise_stddev, keys.public_key(SERVER)
+    digest = event_digest(party.settings, 0, round, noise, server, coefficients.tobytes())
+    nonce = Release.FromString(message).nonce
+    shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest, nonce=nonce)
+    event = ChannelEvent(party.settings.name, round, 0, 512, noise)
+    return make_channel(party.settings).decode(message, event, shared)
+
+
+@pytest.mark.parametrize("channel", ["dg", "lrsuq"])
+def test_noise_never_repeats_where_a_ledger_was_restored(tiny, channel, monkeypatch):
+    """State from a back-up, other records since, the same request: in 0.1.0 the difference of the two releases was that of
+    the updates, without any noise. Now it has the length of two independent noises, within 40 %."""
+    party = Party(tiny(num_rounds=12, deterministic=False, channel=channel))
+    backup, round = copy.deepcopy(party.state), party.rounds[0]
+    first = decoded_by_the_server(party, round, party.ask(round)[2]["payload"])
+    party.state = backup
+    held = party.space.records(0)
+    edited = ClientRecords(1 - held.images, held.labels)
+    monkeypatch.setattr(type(party.space), "records", lambda space, client: edited)
+    second = decoded_by_the_server(party, round, party.ask(round)[2]["payload"])
+    noise = party.space.rules.plan.noise_stddev
+    assert np.linalg.norm(first - second) == pytest.approx(noise * np.sqrt(2 * 512), rel=0.4)
+
+
+@pytest.mark.parametrize("change", ["run", "client", "round", "noise", "server", "coefficients"])
+def test_the_digest_of_an_event_depends_on_all_that_decides_the_update(tiny, change):
+    parts = dict(run="a", client=0, round=1, noise=0.01, server=b"key", coefficients=b"c")
+    other = parts | {change: {"run": "b", "client": 1, "round": 2, "noise": 0.02}.get(change, b"other")}
+    digests = {
+        event_digest(tiny(run_name=p["run"]), p["client"], p["round"], p["noise"], p["server"], p["coefficients"])
+        for p in (parts, other)
+    }
+    assert len(digests) == 2
+
+
 @pytest.mark.parametrize("channel", ["dg", "lrsuq"])
 def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channel):
     party = Party(tiny(num_rounds=12, deterministic=False, channel=channel))
@@ -44,12 +85,7 @@ def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channe
     coefficients = np.zeros(512, np.float32)
     _, count, metrics = party.ask(round, coefficients)
     noise = party.space.rules.plan.noise_stddev
-    server = keys.public_key(SERVER)
-    digest = event_digest(party.settings, 0, round, noise, server, coefficients.tobytes())
-    shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest)
-    decoded = make_channel(party.settings).decode(
-        metrics["payload"], ChannelEvent(party.settings.name, round, 0, 512, noise), shared
-    )
+    decoded = decoded_by_the_server(party, round, metrics["payload"])
     assert count == party.settings.batch_records
     assert np.linalg.norm(decoded) == pytest.approx(noise * np.sqrt(512), rel=0.4)
 

@@ -7,11 +7,14 @@ from common import keys
 
 def test_both_sides_agree_on_the_shared_key_of_every_event():
     client, server = keys.new_private_key(), keys.new_private_key()
-    one = keys.shared_event_keys(client, keys.public_key(server), event="a")
-    two = keys.shared_event_keys(server, keys.public_key(client), event="a")
+    nonce = keys.fresh_nonce()
+    one = keys.shared_event_keys(client, keys.public_key(server), event="a", nonce=nonce)
+    two = keys.shared_event_keys(server, keys.public_key(client), event="a", nonce=nonce)
     assert one.shared == two.shared
     assert one.secret != two.secret
-    assert keys.shared_event_keys(client, keys.public_key(server), event="b").shared != one.shared
+    for event, other in (("b", nonce), ("a", keys.fresh_nonce())):
+        another = keys.shared_event_keys(client, keys.public_key(server), event=event, nonce=other)
+        assert len({another.shared, another.secret, one.shared, one.secret}) == 4
 
 
 def test_private_key_file_is_for_its_owner_alone_and_lasts(tmp_path):

@@ -69,7 +69,7 @@ def signed_release(data):
             "scale": draw.choice([0, 1, 40, 80, 460, 461, draw.number(2**16)]),
             "model_class": draw.number(8),
         }
-    message = wire.pack(EVENT, kind, payload, KEYS.shared, **extra)
+    message = wire.pack(EVENT, kind, payload, KEYS, **extra)
     _usable(CHANNELS[name].decode(message, EVENT, EventKeys(KEYS.shared)))
 
 

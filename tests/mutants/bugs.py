@@ -101,8 +101,9 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "noise drawn twice",
         DG,
-        'KeyStream(derive_key(keys.secret, "noise")).gaussian(event.k)',
-        '(lambda stream: stream.gaussian(event.k) + stream.gaussian(event.k))(KeyStream(derive_key(keys.secret, "noise")))',
+        "return add_gaussian(values, event.noise_stddev,",
+        'values = add_gaussian(values, event.noise_stddev, derive_key(keys.secret, "again"), exact=False)\n'
+        "    return add_gaussian(values, event.noise_stddev,",
         "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
     ),
     bug(
@@ -115,9 +116,31 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "no noise",
         DG,
-        "return values + event.noise_stddev *",
-        "return values + 0.0 *",
+        "return add_gaussian(values, event.noise_stddev,",
+        "return add_gaussian(values, 0.0,",
         "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
+    ),
+    bug(
+        "the tail of DG's noise has gaps",
+        "common/gaussian.py",
+        "    if len(open_):\n",
+        "    if False:\n",
+        "tests/common/test_gaussian.py::test_the_tail_has_no_gaps",
+    ),
+    bug(
+        "secret noise is rounded like public noise",
+        DG,
+        "exact=not keys.public)",
+        "exact=False)",
+        "tests/common/channel/test_channels.py::test_secret_noise_is_exactly_rounded",
+    ),
+    Bug(
+        "an absolute tolerance overspends a tiny budget",
+        (
+            ("common/privacy/accountant.py", "tolerance = 1e-15 * min(1.0, 1e3 * low)", "tolerance = 1e-15"),
+            ("common/privacy/accountant.py", "if delta_of(root) <= delta * (1.0 + _RESOLUTION):", "if True:"),
+        ),
+        ("tests/common/privacy/test_accountant.py::test_the_exact_accountant_never_overspends",),
     ),
     bug(
         "context released without noise",
@@ -136,8 +159,8 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "sigma 2 % too small, in DG",
         DG,
-        "return values + event.noise_stddev *",
-        "return values + 0.98 * event.noise_stddev *",
+        "return add_gaussian(values, event.noise_stddev,",
+        "return add_gaussian(values, 0.98 * event.noise_stddev,",
         "tests/common/channel/test_channels.py::test_noise_has_the_stated_standard_deviation",
     ),
     bug(
@@ -155,11 +178,11 @@ BUGS: tuple[Bug, ...] = (
         "tests/common/privacy/test_plan.py::test_uniform_plan_is_equation_7",
     ),
     bug(
-        "key reused across rounds",
+        "an event is not told from that of another round",
         "common/protocol.py",
         "|{client}|{round}|{noise_stddev!r}|",
         "|{client}|{noise_stddev!r}|",
-        "tests/client_app/test_client.py::test_no_two_events_share_a_key",
+        "tests/client_app/test_client.py::test_the_digest_of_an_event_depends_on_all_that_decides_the_update",
     ),
     bug(
         "key reused across rounds, deterministic",
@@ -174,6 +197,13 @@ BUGS: tuple[Bug, ...] = (
         "hashlib.sha256(head + coefficients)",
         "hashlib.sha256(head)",
         "tests/client_app/test_client.py::test_same_round_with_another_request_is_refused",
+    ),
+    bug(
+        "keys of an event that is committed twice are the same",
+        CLIENT,
+        "nonce=fresh_nonce())",
+        "nonce=bytes(16))",
+        "tests/client_app/test_client.py::test_noise_never_repeats_where_a_ledger_was_restored",
     ),
     bug(
         "dither fresh at the decoder",

@@ -42,13 +42,13 @@ class LayeredQuantizer:
         )
         header = (0, 0) if self._public else (scale, model_class)
         return wire.pack(
-            event, LRSUQ, self._pad(payload), keys.shared,
+            event, LRSUQ, self._pad(payload), keys,
             block_size=self._block_size, scale=header[0], model_class=header[1],
         )  # fmt: skip
 
     def decode(self, data: bytes, event: ChannelEvent, keys: EventKeys) -> np.ndarray:
         """See `Channel.decode`."""
-        message = wire.unpack(data, event, LRSUQ, keys.shared, block_size=self._block_size)
+        message = wire.unpack(data, event, LRSUQ, keys, block_size=self._block_size)
         scale, model_class = message.scale, message.model_class
         if self._public:
             if scale or model_class:

@@ -1,5 +1,7 @@
 """What holds for every channel: the law of the decoded noise, and that damage is always an error."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 
 from common.channel import ChannelError, ChannelEvent, DirectGaussian, EventKeys, LayeredQuantizer, QuantizedGaussian
 from common.channel.channel_pb2 import Release
-from common.randomness import seed_key
+from common.channel.dg import add_noise
+from common.gaussian import add_gaussian
+from common.randomness import derive_key, seed_key
 
 CHANNELS = {
     "dg": DirectGaussian(),
@@ -46,6 +50,26 @@ def test_noise_has_the_stated_standard_deviation(channel):
     e = np.concatenate(errors) / EVENT.noise_stddev
     assert abs(e.mean()) < 5 / np.sqrt(e.size)
     assert abs(e.var() - 1) < 5 * np.sqrt(2 / e.size) + 2e-6
+
+
+def test_secret_noise_is_exactly_rounded():
+    """Public keys repeat landed results to the last bit; secret ones round exactly, for both channels that add noise."""
+    update_, secret = update(k=400), keys()
+    exact = add_gaussian(update_, EVENT.noise_stddev, derive_key(secret.secret, "noise"))
+    public = dataclasses.replace(secret, public=True)
+    proposed = add_gaussian(update_, EVENT.noise_stddev, derive_key(secret.secret, "noise"), exact=False)
+    assert np.array_equal(add_noise(update_, EVENT, secret), exact)
+    assert np.array_equal(add_noise(update_, EVENT, public), proposed)
+    assert not np.array_equal(exact, proposed)
+
+
+def test_a_message_under_another_nonce_is_refused(channel):
+    fresh = dataclasses.replace(keys(), nonce=bytes(range(16)))
+    message = channel.encode(update(), EVENT, fresh)
+    assert len(message) == len(channel.encode(update(), EVENT, keys())) + 18
+    with pytest.raises(ChannelError, match="nonce"):
+        channel.decode(message, EVENT, server_keys())
+    channel.decode(message, EVENT, dataclasses.replace(server_keys(), nonce=bytes(range(16))))
 
 
 def test_same_event_same_bytes_another_event_other_bytes(channel):

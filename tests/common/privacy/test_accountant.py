@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from common.privacy.accountant import ACCOUNTANTS, GdpAccountant, RdpAccountant, rdp_curve, worst_record_rho
@@ -69,6 +69,39 @@ def test_gdp_delta_in_high_precision(rho, epsilon):
     mu, e = mpmath.sqrt(2 * mpmath.mpf(rho)), mpmath.mpf(epsilon)
     exact = mpmath.ncdf(-e / mu + mu / 2) - mpmath.exp(e) * mpmath.ncdf(-e / mu - mu / 2)
     assert GdpAccountant().delta(rho, epsilon) == pytest.approx(float(exact), rel=1e-9)
+
+
+def exact_delta(rho, epsilon):
+    """δ(ε) to 120 digits."""
+    with mpmath.workdps(120):
+        mu, e = mpmath.sqrt(2 * mpmath.mpf(rho)), mpmath.mpf(epsilon)
+        return mpmath.ncdf(-e / mu + mu / 2) - mpmath.exp(e) * mpmath.ncdf(-e / mu - mu / 2)
+
+
+# What evaluating δ in float64 resolves.
+PROMISE = 1 + 1e-10
+
+
+@given(epsilon=st.floats(-6, 2), delta=st.floats(-100, -0.05))
+@example(epsilon=-6.0, delta=-18.0)
+@example(epsilon=-6.0, delta=-100.0)
+def test_the_exact_accountant_never_overspends(epsilon, delta):
+    """Whatever the budget, 10^-6 to 100 at 10^-100 to 0.9: the ρ found keeps the promise and uses it up; so does the ε of
+    that ρ. In 0.1.0 the true δ at (1e-6, 1e-18) was 1.4 times the promise."""
+    epsilon, delta = 10**epsilon, 10**delta
+    rho = GdpAccountant().rho(epsilon, delta)
+    assert exact_delta(rho, epsilon) <= delta * PROMISE
+    assert exact_delta(rho * 1.0001, epsilon) > delta
+    back = GdpAccountant().epsilon(rho, delta)
+    assert back == 0.0 or exact_delta(rho, back) <= delta * PROMISE
+
+
+@pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.09, 0.0999999, 0.1, 0.11])
+@pytest.mark.parametrize("t", [0.0, 0.5, 5.0, 20.0, 29.9, 30.1, 35.0])
+def test_delta_of_tiny_budgets_has_all_its_digits(mu, t):
+    """On both sides of the two places where the formula changes."""
+    epsilon = t * mu
+    assert GdpAccountant().delta(mu**2 / 2, epsilon) == pytest.approx(float(exact_delta(mu**2 / 2, epsilon)), rel=2e-11)
 
 
 @pytest.mark.parametrize("name", sorted(ACCOUNTANTS))
