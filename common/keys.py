@@ -16,7 +16,6 @@ from common.channel.base import EventKeys
 from common.files import created_whole
 from common.randomness import Purpose, derive_key, fresh_key, seed_key
 
-
 NONCE_BYTES = 16
 
 

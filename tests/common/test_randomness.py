@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy import stats
 
 from common.randomness import KeyStream, Purpose, derive_key, public_generator, seed_key
 
