@@ -20,7 +20,7 @@ from flwr.client import NumPyClient
 
 from client_app.ledger import ReleaseLedger
 from client_app.personal_model import write_model
-from client_app.policy import Policy
+from client_app.policy import OWN_ACCOUNTANT, Policy
 from client_app.workspace import Workspace
 from common.channel import Channel, ChannelEvent, DirectGaussian, EventKeys, make_channel
 from common.data.splits import Split, batch, is_future, split
@@ -144,7 +144,7 @@ class PersonalClient(NumPyClient):
             raise RequestRefused(Refusal.REQUEST, "a client without a state-dir keeps no model")
         coefficients = self._coefficients(parameters)
         round = _integer(config, "round", 1, self._settings.num_rounds)
-        spent = self._rules.accountant.epsilon(worst_record_rho(self._ledger.events()), self._settings.delta)
+        spent = OWN_ACCOUNTANT.epsilon(worst_record_rho(self._ledger.events()), self._settings.delta)
         theta = self._space.theta(self._tensor(coefficients))
         digest = write_model(
             self._state / "models" / self._settings.name,
@@ -154,6 +154,7 @@ class PersonalClient(NumPyClient):
                 "round": round,
                 "coefficients_sha256": sha256(coefficients.tobytes()).hexdigest(),
                 "epsilon_spent": spent if math.isfinite(spent) else None,
+                "accountant": OWN_ACCOUNTANT.name,
             },
             self._settings,
         )
@@ -178,6 +179,8 @@ class PersonalClient(NumPyClient):
         stored = self._ledger.stored(run, digest, release.round)
         if stored is not None:
             return stored, 0.0
+        if release.records is not None:
+            release = dataclasses.replace(release, order=self._space.source.order(self._client))
         # Noise that anyone can recompute protects nothing, and is booked as none.
         booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release
         self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))

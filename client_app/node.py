@@ -22,8 +22,8 @@ KEYS: dict[str, str] = {
     "data": "own records: an .npz file with x and y, or a folder of class folders with images",
     "data-dir": "cache of the built-in data sets on this node",
     "state-dir": "durable state: ledger, key, manifest, personal models",
-    "max-epsilon": "largest epsilon of all releases of these records, over all runs",
-    "max-delta": "largest delta that a run may account with (default 1e-5)",
+    "max-epsilon": "largest epsilon of all releases of these records, over all runs, at max-delta, by exact accounting",
+    "max-delta": "largest delta that a run may account with (default: 1e-5 with max-epsilon, else any)",
     "diagnostics": "public-data or off: whether noiseless diagnostics may leave this node",
     "allow-deterministic": "true or false: whether runs with public noise, without any privacy, are served",
 }
@@ -74,7 +74,7 @@ class Node:
         diagnostics = config.get("diagnostics", "off" if deployed else "public-data")
         policy = Policy(
             budget=budget,
-            max_delta=number("max-delta", config.get("max-delta", 1e-5), above=0.0, below=1.0),
+            max_delta=number("max-delta", config["max-delta"], above=0.0, below=1.0) if "max-delta" in config else None,
             diagnostics=one_of("diagnostics", diagnostics, ("public-data", "off")) == "public-data",
             deterministic=boolean("allow-deterministic", config.get("allow-deterministic", not deployed)),
         )

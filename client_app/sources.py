@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +27,9 @@ class RecordSource(Protocol):
         Raises:
             DataError: this source has no such client, or its files are unusable.
         """
+
+    def order(self, client: int) -> str:
+        """Name of the order of a client's records: positions of different names are those of different records."""
 
     def indices(self, client: int) -> np.ndarray | None:
         """Positions of the records in a public data set; None for a data holder's own."""
@@ -72,6 +76,11 @@ class BuiltInRecords:
             self._records[client] = ClientRecords.of(self._dataset, self.partition.indices[client])
         return self._records[client]
 
+    def order(self, client: int) -> str:
+        """See `RecordSource.order`: a digest of the public partition."""
+        indices = self.partition.indices[client].astype("<i8").tobytes()
+        return hashlib.sha256(self._settings.dataset.encode() + indices).hexdigest()[:16]
+
     def indices(self, client: int) -> np.ndarray | None:
         """See `RecordSource.indices`."""
         return self.partition.indices[client]
@@ -83,13 +92,19 @@ class OwnFiles:
     def __init__(self, settings: Settings, own: Path, state: Path) -> None:
         self._own, self._state, self._spec = own, state, spec_of(settings)
         self._cached: ClientRecords | None = None
+        self._order = ""
 
     def records(self, client: int) -> ClientRecords:
         """See `RecordSource.records`: the same whatever the client's number; read once per process."""
         if self._cached is None:
             found = frozen_records(self._own, self._spec, self._state)
-            self._cached = ClientRecords(found.images, found.labels)
+            self._order, self._cached = found.order, ClientRecords(found.images, found.labels)
         return self._cached
+
+    def order(self, client: int) -> str:
+        """See `RecordSource.order`: the manifest's."""
+        self.records(client)
+        return self._order
 
     def indices(self, client: int) -> np.ndarray | None:
         """None: nothing here is public."""

@@ -144,8 +144,8 @@ class SqliteLedger:
         return (
             f"The ledger {self._path} cannot be used ({error}), so nothing is released. Full disk, read-only folder or a lock "
             "that another program holds: make room or mend that, then ask again. Damage or loss: restore the newest back-up "
-            "and add what was released since (papfl ledger add, from the servers' ledger.json); without a back-up, these "
-            "records' budget counts as spent."
+            "and add what was released since (papfl ledger add, from the servers' ledger.json, which papfl ledger export makes "
+            "for an unfinished run); without a back-up, these records' budget counts as spent."
         )
 
 

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write, flush to disk, rename."""
+def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write, flush to disk, rename.
+
+    Args:
+        private: readable by its owner alone.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    with os.fdopen(
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666), "wb"
+    ) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""`papfl deploy …`, `papfl personalize`, `papfl ledger show`: what operators and data holders run."""
+"""`papfl deploy …` and `papfl personalize`: what operators and data holders run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from common.settings import Settings
+from deployment.ledger_commands import add_ledger
 
 Parse = Callable[[argparse.Namespace], Settings]
 DEFAULT_FOLDER = Path("deploy")
@@ -32,7 +32,7 @@ def add_commands(commands: Any, add_settings: Callable[[Any], None], parse: Pars
     _add_local(deploy, add_settings, parse)
     _add_run(deploy, add_settings, parse)
     _add_personalize(commands)
-    _add_ledger(commands)
+    add_ledger(commands)
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:
@@ -203,65 +203,3 @@ def _personalize(options: argparse.Namespace) -> int:
     for problem in report["problems"]:
         print(f"not served: {problem}", file=sys.stderr)
     return 0 if all(outcome["status"] == "delivered" for outcome in report["clients"].values()) else 1
-
-
-def _add_ledger(commands: Any) -> None:
-    ledger = commands.add_parser("ledger", help="what a client has spent").add_subparsers(required=True)
-    show = ledger.add_parser("show", help="every run on these records, what it released, and epsilon in all")
-    show.add_argument("path", type=Path, help="the node's state directory, or its ledger.sqlite")
-    show.add_argument("--delta", type=float, default=1e-5)
-    show.add_argument("--releases", action="store_true", help="list every single release")
-    show.set_defaults(handler=_show_ledger)
-    _add_add(ledger)
-
-
-def _add_add(ledger: Any) -> None:
-    add = ledger.add_parser("add", help="book releases that a server's ledger.json proves, after a restored back-up")
-    add.add_argument("path", type=Path, help="the node's state directory")
-    add.add_argument("--from", dest="source", type=Path, required=True, help="ledger.json of the run")
-    add.add_argument("--run", required=True, help="name of the run")
-    add.add_argument("--client", type=int, required=True, help="this client's number in it")
-    add.set_defaults(handler=_add_releases)
-
-
-def _add_releases(options: argparse.Namespace) -> int:
-    from client_app.sqlite_ledger import LEDGER, SqliteLedger
-    from common.privacy.events import GaussianRelease
-
-    try:
-        events = [GaussianRelease.from_json(entry) for entry in json.loads(options.source.read_text())]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"--from must be a ledger.json that a run wrote. Received {options.source}: {error}."
-        ) from None
-    own = [event for event in events if event.client == options.client]
-    print(f"{SqliteLedger(options.path / LEDGER).add(options.run, own)} of {len(own)} releases added")
-    return 0
-
-
-def _show_ledger(options: argparse.Namespace) -> int:
-    from client_app.sqlite_ledger import LEDGER, SqliteLedger, over_all_runs
-    from common.privacy.accountant import ACCOUNTANTS, worst_record_rho
-
-    path = options.path / LEDGER if options.path.is_dir() else options.path
-    rows = SqliteLedger(path).rows()
-    runs: dict[str, list[Any]] = {}
-    for run, event in rows:
-        runs.setdefault(run, []).append(event)
-
-    def cost(events: list[Any]) -> str:
-        rho = worst_record_rho(events)
-        return ", ".join(f"{name} {a.epsilon(rho, options.delta):.4g}" for name, a in ACCOUNTANTS.items())
-
-    width = max(40, shutil.get_terminal_size().columns)
-    for run, events in runs.items():
-        kinds = ", ".join(f"{sum(e.kind == kind for e in events)} {kind}" for kind in ("context", "gradient"))
-        noises = " ".join(f"{noise:.5g}" for noise in sorted({event.noise_stddev for event in events}))
-        print(f"{run}: {kinds}; sigma {noises}; epsilon at delta {options.delta:g}: {cost(events)}"[: 4 * width])
-        if options.releases:
-            for event in events:
-                print(
-                    f"  round {event.round} {event.kind}: sigma {event.noise_stddev:.6g}, sensitivity {event.sensitivity:.6g}, rho {event.rho:.6g}"
-                )
-    print(f"in all: {len(rows)} releases; epsilon at delta {options.delta:g}: {cost(over_all_runs(rows))}")
-    return 0

@@ -107,6 +107,13 @@ class Federation:
                 continue
             hellos[client] = hello
             self._nodes[client] = reply.metadata.src_node_id
+        for clients in _of_one_key(hellos):
+            problems.append(
+                f"clients {', '.join(map(str, clients))} have one key: one holder under several numbers, whose records would "
+                "pay several times (a copied state-dir?)"
+            )
+            for client in clients:
+                hellos.pop(client)
         return hellos, sorted(set(problems))
 
     def connected(self, client: int) -> bool:
@@ -168,6 +175,14 @@ class Federation:
                 f"{' + num-future' if settings.require_future else ''}). Received {count}. "
                 f"In simulation, `papfl run` sets it; by hand:\n  {flwr_command(settings)}"
             )
+
+
+def _of_one_key(hellos: Mapping[int, Mapping[str, Any]]) -> list[list[int]]:
+    """Clients that have the same public key, where several do."""
+    by_key: dict[bytes, list[int]] = {}
+    for client, hello in sorted(hellos.items()):
+        by_key.setdefault(bytes(hello["public-key"]), []).append(client)
+    return [clients for clients in by_key.values() if len(clients) > 1]
 
 
 def _describe(reply: Message) -> str:

@@ -40,6 +40,13 @@ def training(replies: Replies, rules: Rules) -> dict[str, Any]:
     return row
 
 
+def shared(replies: Replies, settings: Settings) -> bool:
+    """True where lengths and times of messages may be recorded: functions of un-noised updates, like all diagnostics, and so
+    only if the run and each of the round's clients share those."""
+    reports = [reply.metric_records.get(METRICS, {}) for reply in replies.accepted.values()]
+    return settings.diagnostics != "off" and all("update-norm" in report for report in reports)
+
+
 def hidden(generator: Generator, clients: Collection[int]) -> dict[str, float]:
     """‖h_i‖², the isotropic gain of eq. 9: mean over `clients`; nothing for a variant without a hidden state."""
     states = [generator.hidden(client) for client in sorted(clients)]

@@ -7,6 +7,7 @@ context release, in its own ledger and in the run's.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from typing import Any
 
@@ -16,7 +17,7 @@ from flwr.serverapp import Grid
 from common import keys
 from common.data.splits import is_future
 from common.privacy.report import client_epsilon, finite
-from common.protocol import COEFFICIENTS, MODEL, REPLY, REQUEST
+from common.protocol import COEFFICIENTS, MODEL, REPLY, REQUEST, Refusal
 from common.rules import Rules
 from server_app.checkpoint import load_checkpoint
 from server_app.contexts import ask_for_contexts
@@ -28,6 +29,7 @@ from server_app.summary import update_summary
 
 log = logging.getLogger("papfl.server")
 REPORT = "personalization.json"
+_REPEATED = f"refused ({Refusal.REPEATED.name})"
 
 
 def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
@@ -49,11 +51,18 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
     for fact in state.journal.read():  # an interrupted personalisation: its contexts are spent
         if fact["kind"] == "asked" and fact["round"] == 0:
             state.record(0, fact["clients"])
+    lost = json.loads(folder.summary.read_text()).get("contexts_lost", [])
     federation = Federation(grid, state.settings)
     hellos, problems = federation.whoever_is_there()
-    for client, known in folder.read_clients().items():
-        if client in hellos and bytes(hellos[client]["public-key"]) != known:
+    known = folder.read_clients()
+    numbers = {key: client for client, key in known.items()}
+    for client, hello in list(hellos.items()):
+        key = bytes(hello["public-key"])
+        if known.get(client, key) != key:
             problems.append(f"client {client} is not the one that had this number: it has another key")
+            del hellos[client]
+        elif numbers.get(key, client) != client:
+            problems.append(f"client {client} has the key of client {numbers[key]}: one holder under two numbers")
             del hellos[client]
     if not hellos:
         raise FederationError(f"No client can be served: {'; '.join(problems) or 'nobody is connected'}.")
@@ -86,8 +95,10 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
     }
     folder.write_json(REPORT, report)
     folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
-    # A client whose context was asked for and did not arrive repeats its bytes for this key and for no other.
-    if all(event.client in state.generator.contexts for event in state.ledger.events if event.round == 0):
+    # A client whose context was asked for and did not arrive repeats its bytes for this key and for no other. One that lost
+    # its context in training has spent it for a key that is gone.
+    outstanding = state.ledger.spent_in(0) - set(state.generator.contexts) - set(lost)
+    if not outstanding - {client for client, status in clients.items() if _REPEATED in status}:
         folder.server_key.unlink(missing_ok=True)
     return report
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.privacy.events import Ledger
 from common.validation import integer
 from server_app.checkpoint import load_checkpoint
 from server_app.journal import unpack_array
@@ -92,6 +93,29 @@ def _recover(
         for round, clients in asked.items()
     }
     return Recovered(last, lost)
+
+
+def spent_so_far(state: ServerState) -> Ledger:
+    """Every release that an unfinished run has asked for, from its checkpoint and journal.
+
+    Raises:
+        CannotResume: damaged checkpoint or journal.
+    """
+    try:
+        if state.folder.checkpoint.exists():
+            state.ledger = load_checkpoint(
+                state.folder.checkpoint,
+                generator=state.generator,
+                optimizer=state.optimizer,
+                settings_digest=state.settings.digest(),
+                exact=False,
+            ).ledger
+        for fact in map(_checked, state.journal.read()):
+            if fact["kind"] == "asked":
+                state.record(fact["round"], fact["clients"])
+    except ValueError as error:
+        raise CannotResume(str(error)) from error
+    return state.ledger
 
 
 def _can_repeat(state: ServerState, hello: Mapping[str, Any] | None, client: int, round: int) -> bool:

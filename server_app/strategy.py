@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from common import keys
+from common.privacy.report import cautions
 from common.protocol import COEFFICIENTS, REQUEST
 from common.rules import Rules
 from server_app import metrics
@@ -100,6 +101,8 @@ class PersonalizedStrategy(Strategy):
             plan.t_max,
             plan.epsilon,
         )
+        for caution in cautions(settings):
+            log.warning("caution: %s", caution)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -138,9 +141,9 @@ class PersonalizedStrategy(Strategy):
             "clients": sorted(updates),
             "failed": {str(client): reason for client, reason in sorted(collected.failed.items())},
             **metrics.training(collected, self.rules),
-            **costs,
-            "seconds": time.perf_counter() - self._started,
         }
+        if metrics.shared(collected, self.settings):
+            self._row |= {**costs, "seconds": time.perf_counter() - self._started}
         self.state.accept(server_round, updates, self._row)
         self._check_alive(server_round, collected)
         return None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import Any
@@ -12,7 +13,9 @@ from safetensors.torch import save
 from common.data.splits import is_future
 from common.files import write_atomically
 from common.numerics import describe
+from common.privacy.events import Ledger
 from common.privacy.report import privacy_report
+from common.settings import Settings
 from server_app import geometry, metrics
 from server_app.state import ServerState
 
@@ -52,15 +55,16 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
         "partition": _manifest(hellos),
         "uplink": {
             "messages": sum(len(row["clients"]) for row in rows),
-            "message_bytes": sum(row.get("message_bytes", 0) for row in rows),
-            "payload_bytes": sum(row.get("payload_bytes", 0) for row in rows),
+            "message_bytes": _sum(rows, "message_bytes"),
+            "payload_bytes": _sum(rows, "payload_bytes"),
             "bits_per_coordinate": metrics.mean(rates) if rates else None,
         },
         "gains": geometry.gains(state.generator),
         "failed_replies": sum(len(row["failed"]) for row in rows),
         "failed_evaluations": sum(len(row.get("evaluation_failed", {})) for row in rows),
+        "contexts_lost": sorted(state.ledger.spent_in(0) - set(state.generator.contexts)),
         "clients_without_context": sorted(set(range(settings.num_clients)) - set(state.generator.contexts)),
-        "seconds": sum(row["seconds"] for row in rows),
+        "seconds": _sum(rows, "seconds"),
         "generator_digest": hashlib.sha256(generator).hexdigest(),
     }
     folder.write_clients({client: bytes(hello["public-key"]) for client, hello in hellos.items()})
@@ -68,6 +72,12 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     # Together with Flower's stored messages it would reveal un-noised updates, and the run needs it no more.
     folder.server_key.unlink(missing_ok=True)
     return summary
+
+
+def _sum(rows: list[dict[str, Any]], key: str) -> float | None:
+    """Over the rounds; None where no round has it."""
+    values = [row[key] for row in rows if key in row]
+    return sum(values) if values else None
 
 
 def update_summary(state: ServerState) -> None:
@@ -82,7 +92,16 @@ def update_summary(state: ServerState) -> None:
 
 def write_ledger(state: ServerState) -> None:
     """ledger.json: every release that the server has asked for."""
-    state.folder.write_json("ledger.json", [event.to_json() for event in state.ledger.events])
+    state.folder.write_json("ledger.json", ledger_json(state.settings, state.ledger))
+
+
+def ledger_json(settings: Settings, ledger: Ledger) -> list[dict[str, Any]]:
+    """Every release as plain values. Noise that derives from a public seed protects nothing: it is booked as none, as
+    clients book it themselves."""
+    return [
+        (dataclasses.replace(event, noise_stddev=0.0) if settings.deterministic else event).to_json()
+        for event in ledger.events
+    ]
 
 
 def write_generator(state: ServerState) -> bytes:

@@ -21,6 +21,7 @@ from common.files import write_atomically
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
 from simulations.audit.command import add_audit
+from simulations.data_check import add_command as add_data_check
 from simulations.experiments import EXPERIMENTS, grid
 
 
@@ -208,7 +209,7 @@ def _table(options: argparse.Namespace) -> int:
 
 
 def _add_data(commands: Any) -> None:
-    data = commands.add_parser("data", help="fetch or import data sets").add_subparsers(required=True)
+    data = commands.add_parser("data", help="fetch or import data sets, check your own").add_subparsers(required=True)
     default = Settings.data_dir
     fetching = data.add_parser("fetch", help="download into the cache and verify")
     fetching.add_argument("names", nargs="+", choices=tuple(DATASETS), metavar="NAME", help=", ".join(DATASETS))
@@ -219,6 +220,7 @@ def _add_data(commands: Any) -> None:
     importing.add_argument("path", type=Path)
     importing.add_argument("--data-dir", default=default)
     importing.set_defaults(handler=_import)
+    add_data_check(data)
 
 
 def _fetch(options: argparse.Namespace) -> int:

@@ -54,17 +54,18 @@ def show_summary(summary: dict[str, Any], console: Console) -> None:
         else:
             table.add_row(name, _percent(row), _percent(row), style="dim")
     console.print(table)
-    megabytes = uplink["message_bytes"] / 1e6
     console.print(f"guarantee: {privacy['guarantee']}")
     console.print(
         f"epsilon {_number(privacy['epsilon'])} (future clients {_number(privacy['epsilon_future'])}) at delta {privacy['delta']:g}, "
         f"accountant {privacy['accountant']}, sigma {summary['noise']['noise_stddev']:.5g}, "
         f"T_max {summary['noise']['t_max']} ({summary['noise']['t_max_source']})"
     )
-    console.print(
-        f"protected uplink {megabytes:.2f} MB in {uplink['messages']} messages, "
-        f"{uplink['bits_per_coordinate'] or 0:.3f} bits per coordinate; {summary['failed_replies']} failed replies"
-    )
+    size = "lengths not recorded without diagnostics"
+    if uplink["message_bytes"] is not None:
+        size = f"{uplink['message_bytes'] / 1e6:.2f} MB, {uplink['bits_per_coordinate'] or 0:.3f} bits per coordinate"
+    console.print(f"protected uplink {uplink['messages']} messages, {size}; {summary['failed_replies']} failed replies")
+    for caution in privacy.get("cautions", []):
+        console.print(f"caution: {caution}", style="bold")
     console.print("outside epsilon: " + "; ".join(privacy["outside_epsilon"]), style="dim")
 
 

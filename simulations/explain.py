@@ -18,6 +18,7 @@ from common.numerics import pin_torch
 from common.presets import PRESETS, REASONS, TRAIN_RECORDS
 from common.privacy.accountant import worst_record_rho
 from common.privacy.events import GaussianRelease
+from common.privacy.report import cautions, guarantee
 from common.randomness import Purpose, public_generator
 from common.rules import Rules, make_rules
 from common.settings import Settings
@@ -83,8 +84,17 @@ def _privacy(rules: Rules) -> list[Line]:
         Line("sigma_g", f"{plan.noise_stddev:.5g}", f"noise of one coordinate of a gradient; Delta_g = {plan.sensitivity:.5g}"),
         Line("sigma_c", f"{plan.context_noise_stddev:.5g}", f"of a context; Delta_c = {plan.context_sensitivity:.5g}"),
         Line("T_max", str(plan.t_max), f"participations that sigma is made for; the schedule has {min(counts)} to {max(counts)}"),
-        Line("epsilon", _number(plan.epsilon), f"of the client that pays most, at delta {settings.delta:g}, accountant {settings.accountant}"),
     ]  # fmt: skip
+    lines += [Line("caution", "", caution) for caution in cautions(settings)]
+    if settings.deterministic or plan.noise_stddev == 0:
+        return [*lines, Line("epsilon", "unbounded", f"the guarantee is {guarantee(settings)}")]
+    lines.append(
+        Line(
+            "epsilon",
+            _number(plan.epsilon),
+            f"of the client that pays most, at delta {settings.delta:g}, accountant {settings.accountant}",
+        )
+    )
     spent = [
         rules.accountant.epsilon(worst_record_rho(_releases(rules, c)), settings.delta) for c in range(len(counts))
     ]

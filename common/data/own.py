@@ -1,6 +1,9 @@
 """A data holder's own records: an NPZ file, or a folder of images with one sub-folder per class.
 
-Everything is checked before a client serves its first request; every message names what is wrong and where.
+What concerns the file as a whole (format, shape, type) is refused by name. What concerns one record never is: whether a
+holder takes part must not depend on a single record. A record that cannot be used (a value outside [0, 1], a label that
+does not exist, a damaged image) becomes one without content, which adds a fixed point to a context and nothing to a
+gradient; the holder's own log names it, and so does `papfl data check`.
 """
 
 from __future__ import annotations
@@ -18,30 +21,21 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".
 
 @dataclass(frozen=True)
 class OwnRecords:
-    """Records in the order in which they were found.
+    """Records in the order in which the file or folder has them, which nothing may depend on (`client_app.manifest`).
 
     Attributes:
-        names: what a manifest freezes the order of: paths of image files relative to the folder; empty for an NPZ file,
-            whose order is its rows'.
-        images: (n, channels, height, width) float32 in [0, 1].
-        labels: (n,) int64.
+        images: (n, channels, height, width) float32 in [0, 1]; NaN throughout for a record that cannot be used.
+        labels: (n,) int64; 0 for such a record.
+        problems: what is wrong with which records, for their holder alone.
     """
 
-    names: tuple[str, ...]
     images: np.ndarray
     labels: np.ndarray
+    problems: tuple[str, ...] = ()
 
 
-def list_records(path: Path) -> tuple[str, ...]:
-    """Names of an image folder's records, sorted; empty for an NPZ file.
-
-    Raises:
-        DataError: neither an .npz file nor a folder of class folders with images.
-    """
-    if path.is_file() and path.suffix == ".npz":
-        return ()
-    if not path.is_dir():
-        raise DataError(f"data must be an .npz file or a folder of class folders. Received {path}.")
+def _list_images(path: Path) -> list[str]:
+    """Paths of an image folder's records below it, sorted."""
     names = sorted(
         file.relative_to(path).as_posix()
         for folder in path.iterdir()
@@ -53,22 +47,21 @@ def list_records(path: Path) -> tuple[str, ...]:
         raise DataError(
             f"data must hold class folders with images ({', '.join(sorted(IMAGE_SUFFIXES))}): {path} has none."
         )
-    return tuple(names)
+    return names
 
 
-def read_records(path: Path, spec: DatasetSpec, names: tuple[str, ...], classes: tuple[str, ...]) -> OwnRecords:
+def read_records(path: Path, spec: DatasetSpec, classes: tuple[str, ...]) -> OwnRecords:
     """Read and check everything.
 
     Args:
-        names: records of an image folder, in the order wanted; empty for an NPZ file.
-        classes: names of an image folder's class folders; the label is the position.
+        classes: names of an image folder's class folders; the label is the position. Empty for an NPZ file.
 
     Raises:
-        DataError: a file, shape, range or label that doesn't fit, named.
+        DataError: a file, shape or type that doesn't fit, named.
     """
-    if names:
-        return _read_folder(path, spec, names, classes)
-    return _read_npz(path, spec)
+    if path.is_file() and path.suffix == ".npz":
+        return _read_npz(path, spec)
+    return _read_folder(path, spec, _list_images(path), classes)
 
 
 def list_classes(path: Path, spec: DatasetSpec) -> tuple[str, ...]:
@@ -80,8 +73,10 @@ def list_classes(path: Path, spec: DatasetSpec) -> tuple[str, ...]:
     Raises:
         DataError: neither.
     """
-    if path.is_file():
+    if path.is_file() and path.suffix == ".npz":
         return ()
+    if not path.is_dir():
+        raise DataError(f"data must be an .npz file or a folder of class folders. Received {path}.")
     folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     numbered = [str(label) for label in range(spec.num_classes)]
     if set(folders) <= set(numbered):
@@ -106,8 +101,24 @@ def _read_npz(path: Path, spec: DatasetSpec) -> OwnRecords:
     except Exception as error:  # a damaged file makes the parsers of its format raise whatever they like
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from None
     images = _images(x, spec, f"{path}: x")
-    labels = _labels(y, spec, len(images), f"{path}: y")
-    return OwnRecords((), images, labels)
+    if y.shape != (len(images),) or y.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: y must be {len(images)} integers, one per record. Received {y.dtype} of shape {y.shape}."
+        )
+    wrong_value = ~(np.isfinite(images) & (images >= 0) & (images <= 1)).all(axis=(1, 2, 3))
+    wrong_label = (y < 0) | (y >= spec.num_classes)
+    problems = [f"row {row}: a value of x outside [0, 1]" for row in np.flatnonzero(wrong_value)]
+    problems += [
+        f"row {row}: label {y[row]} is not from 0 to {spec.num_classes - 1}" for row in np.flatnonzero(wrong_label)
+    ]
+    return _without(images, y.astype(np.int64), wrong_value | wrong_label, problems)
+
+
+def _without(images: np.ndarray, labels: np.ndarray, unusable: np.ndarray, problems: list[str]) -> OwnRecords:
+    """The records, those that cannot be used without content."""
+    images[unusable] = np.nan
+    labels[unusable] = 0
+    return OwnRecords(images, labels, tuple(problems))
 
 
 def _images(x: np.ndarray, spec: DatasetSpec, where: str) -> np.ndarray:
@@ -126,49 +137,37 @@ def _images(x: np.ndarray, spec: DatasetSpec, where: str) -> np.ndarray:
         return np.ascontiguousarray(x, dtype=np.float32) / np.float32(255.0)
     if x.dtype.kind != "f":
         raise DataError(f"{where} must be uint8 or floating point in [0, 1]. Received {x.dtype}.")
-    images = np.ascontiguousarray(x, dtype=np.float32)
-    wrong = ~(np.isfinite(images) & (images >= 0) & (images <= 1)).all(axis=(1, 2, 3))
-    if wrong.any():
-        raise DataError(
-            f"{where} must be in [0, 1]. {int(wrong.sum())} of {len(images)} records are not, the first at position "
-            f"{int(wrong.argmax())}."
-        )
-    return images
+    return np.array(x, dtype=np.float32, order="C")
 
 
-def _labels(y: np.ndarray, spec: DatasetSpec, count: int, where: str) -> np.ndarray:
-    if y.shape != (count,) or y.dtype.kind not in "iu":
-        raise DataError(f"{where} must be {count} integers, one per record. Received {y.dtype} of shape {y.shape}.")
-    wrong = (y < 0) | (y >= spec.num_classes)
-    if wrong.any():
-        position = int(wrong.argmax())
-        raise DataError(
-            f"{where} must be from 0 to {spec.num_classes - 1}. {int(wrong.sum())} of {count} labels are not, the first is "
-            f"{int(y[position])} at position {position}."
-        )
-    labels: np.ndarray = y.astype(np.int64)
-    return labels
-
-
-def _read_folder(path: Path, spec: DatasetSpec, names: tuple[str, ...], classes: tuple[str, ...]) -> OwnRecords:
-    from PIL import Image
-
-    channels, height, width = spec.image_shape
+def _read_folder(path: Path, spec: DatasetSpec, names: list[str], classes: tuple[str, ...]) -> OwnRecords:
+    channels = spec.image_shape[0]
     if channels not in (1, 3):
         raise DataError(f"image-shape must have 1 or 3 channels for an image folder. Received {channels}.")
     images = np.empty((len(names), *spec.image_shape), np.float32)
+    labels = np.zeros(len(names), np.int64)
+    unusable, problems = np.zeros(len(names), dtype=bool), []
     for row, name in enumerate(names):
         try:
-            with Image.open(path / name) as image:
-                if image.size != (width, height):
-                    raise DataError(f"{path / name} must be {width} x {height} pixels. Received {image.size}.")
-                pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-        except DataError:
-            raise
-        except Exception as error:  # as above: Pillow raises even SyntaxError
-            raise DataError(f"{path / name} cannot be read as an image: {error}.") from None
-        images[row] = pixels.reshape(height, width, channels).transpose(2, 0, 1) / np.float32(255.0)
-    labels = _labels(
-        np.array([classes.index(name.split("/", 1)[0]) for name in names]), spec, len(names), f"{path}: labels"
-    )
-    return OwnRecords(names, images, labels)
+            labels[row] = classes.index(name.split("/", 1)[0])
+            images[row] = _read_image(path / name, spec)
+        except Exception as error:  # a damaged file makes Pillow raise whatever it likes, even SyntaxError
+            unusable[row] = True
+            problems.append(f"{name}: {error}")
+    return _without(images, labels, unusable, problems)
+
+
+def _read_image(path: Path, spec: DatasetSpec) -> np.ndarray:
+    """One image file as (channels, height, width) float32 in [0, 1].
+
+    Raises:
+        ValueError: another size. Whatever else Pillow raises.
+    """
+    from PIL import Image
+
+    channels, height, width = spec.image_shape
+    with Image.open(path) as image:
+        if image.size != (width, height):
+            raise ValueError(f"must be {width} x {height} pixels, has {image.size[0]} x {image.size[1]}")
+        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1) / np.float32(255.0)

@@ -175,12 +175,15 @@ def worst_record_rho(events: Iterable[GaussianRelease]) -> float:
     """Total ρ of the record of one client that pays most (docs/method.md, section 5).
 
     Releases that can depend on any record add to all; the others add to the records that they name. With whole-client
-    events (records = None) this is ρ_i of eq. 7.
+    events (records = None) this is ρ_i of eq. 7. Positions of different orders may be those of one record, so with more
+    than one order every release adds to all.
     """
+    events = list(events)
+    comparable = len({event.order for event in events if event.records is not None}) < 2
     shared = 0.0
     per_record: dict[int, float] = {}
     for event in events:
-        if event.records is None:
+        if event.records is None or not comparable:
             shared += event.rho
         else:
             for position in event.records:

@@ -26,6 +26,7 @@ class GaussianRelease:
         sensitivity: L2 distance that replacing one record can cause (Δ_c or Δ_g).
         noise_stddev: σ, standard deviation of one released coordinate. 0 means no noise and an infinite cost.
         records: positions of the records it depends on; None: any of the client's.
+        order: name of the order that these are positions of, where it could change (`client_app.manifest`).
     """
 
     client: int
@@ -34,11 +35,14 @@ class GaussianRelease:
     sensitivity: float
     noise_stddev: float
     records: tuple[int, ...] | None = None
+    order: str = ""
 
     def __post_init__(self) -> None:
         integer("client", self.client, at_least=0)
         integer("round", self.round, at_least=0)
         one_of("kind", self.kind, ("context", "gradient"))
+        if not isinstance(self.order, str):
+            raise ValueError(f"order must be a string. Received {self.order!r}.")
         number("sensitivity", self.sensitivity, above=0.0)
         number("noise_stddev", self.noise_stddev, at_least=0.0)
 

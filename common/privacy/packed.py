@@ -15,11 +15,11 @@ Groups = list[dict[str, Any]]
 
 
 def pack(events: Iterable[GaussianRelease]) -> Groups:
-    """Plain values: a group per (client, kind, sensitivity, noise, records), with its rounds in order."""
+    """Plain values: a group per (client, kind, sensitivity, noise, records, order), with its rounds in order."""
     groups: Groups = []
     index: dict[tuple[Any, ...], list[int]] = {}
     for event in events:
-        key = (event.client, event.kind, event.sensitivity, event.noise_stddev, event.records)
+        key = (event.client, event.kind, event.sensitivity, event.noise_stddev, event.records, event.order)
         if key not in index:
             index[key] = []
             groups.append({**_shared(event), "rounds": index[key]})

@@ -42,6 +42,17 @@ def outside_epsilon(settings: Settings) -> list[str]:
     return items
 
 
+def cautions(settings: Settings) -> list[str]:
+    """What makes a claim weaker than it looks."""
+    records = settings.num_clients * settings.records_per_client
+    if settings.delta * records <= 1:
+        return []
+    return [
+        f"delta = {settings.delta:g} is above 1/{records}, one over the records of the federation: publishing some record "
+        "in full would satisfy it. Choose a smaller delta"
+    ]
+
+
 def finite(epsilon: float) -> float | None:
     """JSON has no infinity: None stands for "no guarantee"."""
     return epsilon if math.isfinite(epsilon) else None
@@ -64,4 +75,5 @@ def privacy_report(ledger: Ledger, settings: Settings) -> dict[str, Any]:
         "epsilon_future": finite(max(future, default=0.0)),
         "epsilon_per_client": {str(client): finite(value) for client, value in epsilons.items()},
         "outside_epsilon": outside_epsilon(settings),
+        "cautions": cautions(settings),
     }

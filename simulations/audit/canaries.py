@@ -85,6 +85,10 @@ class CanaryRecords:
         """See `RecordSource.records`."""
         return self._planted[client] if client < len(self._planted) else self._source.records(client)
 
+    def order(self, client: int) -> str:
+        """See `RecordSource.order`."""
+        return self._source.order(client)
+
     def indices(self, client: int) -> np.ndarray | None:
         """None: these are not the public partition's records."""
         return None

@@ -13,6 +13,7 @@ from common.channel.channel_pb2 import Release
 from common.data.records import ClientRecords
 from common.data.splits import split
 from common.keys import deterministic_event_keys, shared_event_keys
+from common.privacy.accountant import GdpAccountant, worst_record_rho
 from common.protocol import Refusal, RequestRefused, event_digest
 from common.settings import Settings
 from tests.party import SERVER, Party
@@ -159,7 +160,7 @@ def test_older_event_is_refused_once_a_newer_one_is_there(party):
 
 def test_release_beyond_the_clients_own_budget_is_refused(tiny):
     settings = tiny(num_rounds=12, deterministic=False)
-    generous, strict = Party(settings), Party(settings, policy=Policy(budget=8.0))
+    generous, strict = Party(settings), Party(settings, policy=Policy(budget=7.0))
     for round in generous.rounds:
         generous.ask(round)
     code = None
@@ -170,7 +171,9 @@ def test_release_beyond_the_clients_own_budget_is_refused(tiny):
             code = error.code
             break
     assert code == Refusal.BUDGET
-    assert 0 < len(strict.events) < len(generous.events)
+    exact = [GdpAccountant().epsilon(worst_record_rho(generous.events[:n]), 1e-5) for n in (3, 4)]
+    assert exact[0] < 7.0 < exact[1]  # whatever the run accounts with: by its closed form two would be 5.9, three 7.3
+    assert len(strict.events) == 3 < len(generous.events)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +233,17 @@ def test_a_budget_cannot_be_talked_away_by_the_runs_settings(tiny, changes):
     party = Party(tiny(**({"num_rounds": 12, "deterministic": False} | changes)), policy=Policy(budget=100.0))
     assert refusal(party.ask, party.rounds[0]) == Refusal.BUDGET
     assert party.events == []
+
+
+def test_a_limit_on_delta_holds_without_a_budget(tiny):
+    """In 0.1.0 max-delta without max-epsilon was read and forgotten: a run at delta = 0.5 was served."""
+    limited = node_policy({"state-dir": "/state", "max-delta": 1e-6})
+    settings = tiny(num_rounds=12, deterministic=False, delta=1e-5)
+    party = Party(settings, policy=limited)
+    assert refusal(party.ask, party.rounds[0]) == Refusal.BUDGET
+    assert party.events == []
+    Party(settings, policy=node_policy({"state-dir": "/state"})).ask(party.rounds[0])
+    Party(tiny(num_rounds=12, deterministic=False, delta=1e-6), policy=limited).ask(party.rounds[0])
 
 
 @pytest.mark.parametrize(

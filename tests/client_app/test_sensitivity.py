@@ -32,6 +32,9 @@ class Replaced:
     def records(self, client):
         return self._records
 
+    def order(self, client):
+        return "replaced"
+
     def indices(self, client):
         return None
 

@@ -4,12 +4,17 @@ import time
 
 import pytest
 
+from client_app.app import app
 from client_app.sqlite_ledger import SqliteLedger
-from common.privacy.accountant import ACCOUNTANTS, worst_record_rho
+from common.privacy.accountant import GdpAccountant, worst_record_rho
 from common.privacy.events import GaussianRelease
+from common.rules import make_rules
 from deployment.follow import follow
 from deployment.processes import Process
+from server_app.app import run
+from server_app.results import RunFolder
 from simulations import cli
+from simulations.grid import InProcessGrid
 
 
 @pytest.fixture
@@ -18,30 +23,105 @@ def state(tmp_path):
     ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
     ledger.create()
     events = []
-    for run, rounds in (("first", 3), ("second", 2)):
+    for name, rounds in (("first", 3), ("second", 2)):
         for round in range(rounds):
             kind = "context" if round == 0 else "gradient"
             events.append(GaussianRelease(0, round, kind, 0.006, 0.02))
-            ledger.commit(run, f"{run}-{round}", events[-1], lambda of_run, of_all: None)
+            ledger.commit(name, f"{name}-{round}", events[-1], lambda of_run, of_all: None)
     return tmp_path / "state", events
 
 
-def test_ledger_show_adds_up_over_runs(state, capsys):
+def test_ledger_show_says_what_is_spent_left_and_for_which_records(state, capsys, monkeypatch):
+    """One answer to each question, whatever the width of the terminal."""
+    monkeypatch.setenv("COLUMNS", "20")
     path, events = state
-    assert cli.main(["ledger", "show", str(path), "--releases"]) == 0
+    assert cli.main(["ledger", "show", str(path), "--releases", "--max-epsilon", "6", "--delta", "1e-6"]) == 0
     text = capsys.readouterr().out
-    assert "first: 1 context, 2 gradient" in text
-    assert "second: 1 context, 1 gradient" in text
+    rho, exact = worst_record_rho(events), GdpAccountant()
+    first = exact.epsilon(worst_record_rho(events[:3]), 1e-6)
+    assert f"first: epsilon {first:.4g}; 1 context, 2 gradient" in text
+    assert "second: epsilon" in text
     assert text.count("  round ") == 5
-    rho = worst_record_rho(events)
-    for accountant in ACCOUNTANTS.values():
-        assert f"{accountant.name} {accountant.epsilon(rho, 1e-5):.4g}" in text.splitlines()[-1]
+    assert f"spent: epsilon {exact.epsilon(rho, 1e-6):.4g} at delta 1e-06, by exact accounting\n" in text
+    assert "for:   each of these records\n" in text
+    left = exact.epsilon(exact.rho(6.0, 1e-6) - rho, 1e-6)
+    assert f"left:  of max-epsilon 6, a run that alone costs epsilon {left:.4g}\n" in text
 
 
-def test_ledger_show_of_nothing_says_so(tmp_path, capsys):
-    assert cli.main(["ledger", "show", str(tmp_path)]) == 1
-    assert "ledger" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []  # looking makes nothing
+def test_ledger_show_of_a_spent_budget(state, capsys):
+    assert cli.main(["ledger", "show", str(state[0]), "--max-epsilon", "1"]) == 0
+    assert "left:  nothing of max-epsilon 1: the node refuses" in capsys.readouterr().out
+
+
+def test_ledger_show_of_single_records_and_of_public_noise(tmp_path, capsys):
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    ledger.create()
+    for round, records in ((1, (0, 1)), (2, (1, 2))):
+        event = GaussianRelease(0, round, "gradient", 0.006, 0.02, records, "order")
+        ledger.commit("run", str(round), event, lambda of_run, of_all: None)
+    assert cli.main(["ledger", "show", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert f"spent: epsilon {GdpAccountant().epsilon(2 * event.rho, 1e-5):.4g} " in text
+    assert "for:   the record that paid most" in text
+    ledger.commit("run", "3", GaussianRelease(0, 3, "gradient", 0.006, 0.0), lambda of_run, of_all: None)
+    assert cli.main(["ledger", "show", str(tmp_path), "--max-epsilon", "9"]) == 0
+    text = capsys.readouterr().out
+    assert "spent: epsilon unbounded (a run without noise, or with public noise)" in text
+    assert "left:  nothing of max-epsilon 9" in text
+
+
+@pytest.mark.parametrize("command", [["show"], ["add", "--run", "r", "--client", "0", "--from"]])
+def test_where_there_is_no_ledger_that_is_what_is_said(tmp_path, capsys, command):
+    """In 0.1.0 a wrong path got the advice for a lost ledger: that the budget counts as spent."""
+    (tmp_path / "ledger.json").write_text("[]")
+    more = [str(tmp_path / "ledger.json")] if command[0] == "add" else []
+    assert cli.main(["ledger", *command[:1], str(tmp_path / "wrong"), *command[1:], *more]) == 2
+    assert "There is no ledger at" in (error := capsys.readouterr().err)
+    assert "spent" not in error
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]  # looking makes nothing
+
+
+def test_a_deterministic_runs_ledger_books_no_protection(state, tmp_path, tiny, capsys):
+    """What its server writes says so; what a server of 0.1.0 wrote is known by the settings beside it."""
+    settings = tiny(num_rounds=2, run_name="repro")
+    run(InProcessGrid(app, settings), settings)
+    folder = RunFolder(settings).path
+    written = json.loads((folder / "ledger.json").read_text())
+    assert {entry["noise_stddev"] for entry in written} == {0.0}
+    (folder / "ledger.json").write_text(json.dumps([entry | {"noise_stddev": 0.02} for entry in written]))
+    path = state[0]
+    add = ["ledger", "add", str(path), "--from", str(folder / "ledger.json"), "--run", "repro", "--client", "0"]
+    assert cli.main(add) == 0
+    assert "releases added" in capsys.readouterr().out
+    added = [event for name, event in SqliteLedger(path / "ledger.sqlite").rows() if name == "repro"]
+    assert added and {event.noise_stddev for event in added} == {0.0}
+
+
+def test_the_ledger_of_an_unfinished_run_can_be_exported(tiny, tmp_path, capsys):
+    """Its server died after it had asked for round 2: no ledger.json, and the releases count."""
+    settings = tiny(num_rounds=3, run_name="half", deterministic=False, checkpoint_every=1)
+    grid = InProcessGrid(app, settings)
+    deliver = grid.deliver
+
+    def die(message):
+        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
+            raise KeyboardInterrupt
+        return deliver(message)
+
+    grid.deliver = die
+    with pytest.raises(KeyboardInterrupt):
+        run(grid, settings)
+    folder = RunFolder(settings)
+    assert not (folder.path / "ledger.json").exists()
+    assert cli.main(["ledger", "export", str(folder.path)]) == 0
+    exported = [GaussianRelease.from_json(entry) for entry in json.loads(capsys.readouterr().out)]
+    schedule = make_rules(settings).schedule
+    assert {(event.round, event.client) for event in exported} == {
+        *((0, client) for client in range(6)),
+        *((round, client) for round in (1, 2) for client in schedule.clients(round)),
+    }
+    assert cli.main(["ledger", "export", str(tmp_path / "wrong")]) == 2
+    assert "PATH must be the folder of a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

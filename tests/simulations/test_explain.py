@@ -48,6 +48,19 @@ def test_no_noise_is_said_to_protect_nothing():
     assert "bytes of an update" not in found
 
 
+def test_public_noise_is_said_to_protect_nothing():
+    """In 0.1.0 an epsilon was shown for runs whose noise anyone can recompute."""
+    lines = facts(Settings(deterministic=True))
+    assert lines["epsilon"].value == "unbounded"
+    assert "none (reproduction)" in lines["epsilon"].meaning
+    assert not any(name.startswith("epsilon ") for name in lines)
+
+
+def test_a_delta_above_one_over_the_records_is_remarked_on():
+    assert "caution" not in facts(Settings())
+    assert "above 1/50000" in facts(Settings(delta=1e-4))["caution"].meaning
+
+
 def test_command_names_what_was_given(capsys):
     assert cli.main(["explain", "--num-rounds", "20", "--accountant", "gdp"]) == 0
     text = capsys.readouterr().out

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from client_app.manifest import frozen_records
 from common.data.cache import DataError
 from common.data.catalog import DatasetSpec
-from common.data.own import list_classes, list_records, read_records
+from common.data.own import list_classes, read_records
+from simulations.cli import main
 
 SPEC = DatasetSpec("own", (1, 16, 16), 3, (0.5,), (0.5,), ())
 COLOR = DatasetSpec("own", (3, 16, 20), 2, (0.5,) * 3, (0.5,) * 3, ())
@@ -18,7 +18,7 @@ def npz(tmp_path, x, y, **more):
 
 
 def read(path, spec=SPEC):
-    return read_records(path, spec, list_records(path), list_classes(path, spec))
+    return read_records(path, spec, list_classes(path, spec))
 
 
 @pytest.mark.parametrize("shape", [(5, 16, 16), (5, 1, 16, 16), (5, 16, 16, 1)])
@@ -45,10 +45,6 @@ LABELS = np.array([0, 1, 2, 0])
         (GOOD[:, :15], LABELS, r"x must have shape"),
         (GOOD[:0], LABELS[:0], r"x must have shape"),
         (GOOD.astype(np.int32), LABELS, r"x must be uint8"),
-        (GOOD + 1.5, LABELS, r"x must be in \[0, 1\]. 4 of 4"),
-        (np.where(np.arange(4)[:, None, None] == 2, np.nan, GOOD), LABELS, r"position 2"),
-        (GOOD, np.array([0, 1, 3, 0]), r"y must be from 0 to 2.*is 3 at position 2"),
-        (GOOD, np.array([0, -1, 1, 0]), r"y must be from 0 to 2"),
         (GOOD, LABELS.astype(float), r"y must be 4 integers"),
         (GOOD, LABELS[:3], r"y must be 4 integers"),
     ],
@@ -56,6 +52,27 @@ LABELS = np.array([0, 1, 2, 0])
 def test_bad_arrays_are_refused_by_name(tmp_path, x, y, named):
     with pytest.raises(DataError, match=named):
         read(npz(tmp_path, x, y))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "problems"),
+    [
+        (GOOD + 1.5, LABELS, [f"row {row}: a value of x outside [0, 1]" for row in range(4)]),
+        (np.where(np.arange(4)[:, None, None] == 2, np.nan, GOOD), LABELS, ["row 2: a value of x outside [0, 1]"]),
+        (GOOD, np.array([0, 1, 3, 0]), ["row 2: label 3 is not from 0 to 2"]),
+        (GOOD, np.array([0, -1, 1, 0]), ["row 1: label -1 is not from 0 to 2"]),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_no_reason_to_refuse(tmp_path, x, y, problems):
+    """Whether a holder takes part must not depend on one record: it becomes a record without content."""
+    records = read(npz(tmp_path, x, y))
+    assert list(records.problems) == problems
+    bad = [int(problem.split()[1][:-1]) for problem in problems]
+    assert np.isnan(records.images[bad]).all()
+    assert not records.labels[bad].any()
+    good = [row for row in range(4) if row not in bad]
+    assert np.array_equal(records.images[good], x[good, None])
+    assert records.labels[good].tolist() == y[good].tolist()
 
 
 def test_other_files_are_refused(tmp_path):
@@ -89,7 +106,6 @@ def values(records):
 
 def test_image_folder(tree):
     records = read(tree)
-    assert records.names == ("a/9.png", "b/1.png", "b/2.png", "c/0.png")
     assert values(records) == [30, 10, 20, 40]
     assert records.labels.tolist() == [0, 1, 1, 2]
 
@@ -103,42 +119,25 @@ def test_numbered_class_folders_need_not_be_complete(tmp_path):
         read(tmp_path / "u")
 
 
-def test_bad_images_are_refused_by_name(tree):
+def test_a_bad_image_is_a_record_without_content(tree):
     (tree / "b" / "2.png").write_bytes(b"\x89PNG no")
-    with pytest.raises(DataError, match=r"2\.png cannot be read"):
-        read(tree)
+    records = read(tree)
+    assert len(records.problems) == 1 and records.problems[0].startswith("b/2.png: ")
+    assert np.isnan(records.images[2]).all() and not np.isnan(records.images[[0, 1, 3]]).any()
+    assert records.labels.tolist() == [0, 1, 0, 2]
     picture(tree / "b" / "2.png", 1, size=(17, 16))
-    with pytest.raises(DataError, match="16 x 16"):
-        read(tree)
+    assert read(tree).problems == ("b/2.png: must be 16 x 16 pixels, has 17 x 16",)
 
 
-def test_order_is_frozen_and_a_replaced_file_keeps_its_position(tree, tmp_path):
-    state = tmp_path / "state"
-    frozen_records(tree, SPEC, state)
-    picture(tree / "b" / "1.png", 99)
-    assert values(frozen_records(tree, SPEC, state)) == [30, 99, 20, 40]
-
-
-@pytest.mark.parametrize("change", ["added", "gone"])
-def test_added_or_removed_records_need_a_new_manifest(tree, tmp_path, change):
-    state = tmp_path / "state"
-    frozen_records(tree, SPEC, state)
-    if change == "added":
-        picture(tree / "a" / "0.png", 1)  # sorts before the others: would move them all
-    else:
-        (tree / "a" / "9.png").unlink()
-    with pytest.raises(DataError, match=f"1 {change}.*manifest"):
-        frozen_records(tree, SPEC, state)
-    (state / "manifest.json").unlink()
-    assert len(frozen_records(tree, SPEC, state).labels) == (5 if change == "added" else 3)
-
-
-def test_npz_of_another_length_needs_a_new_manifest(tmp_path):
-    state = tmp_path / "state"
-    frozen_records(npz(tmp_path, GOOD, LABELS), SPEC, state)
-    frozen_records(npz(tmp_path, GOOD + 0.5, LABELS), SPEC, state)
-    with pytest.raises(DataError, match="3 records instead of 4"):
-        frozen_records(npz(tmp_path, GOOD[:3], LABELS[:3]), SPEC, state)
+def test_check_names_every_such_record_and_writes_nothing(tree, capsys):
+    (tree / "b" / "2.png").write_bytes(b"\x89PNG no")
+    before = sorted(tree.parent.rglob("*"))
+    assert main(["data", "check", str(tree), "--image-shape", "1,16,16", "--num-classes", "3"]) == 1
+    assert "b/2.png: " in (shown := capsys.readouterr().out)
+    assert "4 records, 3 of them usable" in shown
+    assert sorted(tree.parent.rglob("*")) == before
+    picture(tree / "b" / "2.png", 20)
+    assert main(["data", "check", str(tree), "--image-shape", "1,16,16", "--num-classes", "3"]) == 0
 
 
 def test_what_a_parser_raises_is_named_whatever_it_is(tree, tmp_path):
@@ -148,20 +147,8 @@ def test_what_a_parser_raises_is_named_whatever_it_is(tree, tmp_path):
     raw[raw.index(b"PK\x01\x02") + 6] = 255
     path.write_bytes(raw)
     with pytest.raises(DataError, match="cannot be read"):
-        frozen_records(path, SPEC, tmp_path / "state")
+        read(path)
     picture = bytearray((tree / "b" / "2.png").read_bytes())
     picture[picture.index(b"IDAT") : picture.index(b"IDAT") + 4] = b"\x00\x00\x00I"
     (tree / "b" / "2.png").write_bytes(picture)
-    with pytest.raises(DataError, match=r"2\.png cannot be read"):
-        read(tree)
-
-
-@pytest.mark.parametrize(
-    "content", ["{", '{"names": [], "classes": [], "count": 1e400}', '{"names": [1], "classes": [], "count": 4}']
-)
-def test_a_damaged_manifest_is_not_replaced(tree, tmp_path, content):
-    state = tmp_path / "state"
-    frozen_records(tree, SPEC, state)
-    (state / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json is damaged"):
-        frozen_records(tree, SPEC, state)
+    assert np.isnan(read(tree).images[2]).all()
