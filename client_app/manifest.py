@@ -134,9 +134,9 @@ def _places_of_their_own(known: Manifest, free: list[int], new: list[str]) -> di
             homes[subject].append(place)
     taken: dict[int, str] = {}
     for digest in new:
-        place = next((place for place in homes[_subject(digest)] if place not in taken), None)
-        if place is not None:
-            taken[place] = digest
+        home = next((place for place in homes[_subject(digest)] if place not in taken), None)
+        if home is not None:
+            taken[home] = digest
     return taken
 
 
