@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from flwr.app import Error, Message
 
 from client_app.app import app
 from client_app.personal_model import load_model
@@ -276,6 +277,48 @@ def test_a_model_goes_to_the_holder_that_had_the_number(settings, nodes, tmp_pat
     assert list(report["clients"]) == ["1"]
     assert "two clients claim partition-id 0" in report["problems"]
     assert not models(nodes, 2).exists()
+
+
+def test_a_key_serves_one_number_only(settings, nodes):
+    """A newcomer with the state directory of a client that trained: its records would pay under two numbers."""
+    training, later = settings(), settings(task="personalize")
+    server.run(grid(training, nodes, range(5)), training)
+    nodes[5] = nodes[0]
+    before = ledger(nodes, 0)
+    report = server.give_models(grid(later, nodes, range(6)), later)
+    assert any("clients 0, 5 have one key" in problem for problem in report["problems"])
+    assert set(report["clients"]) == {"1", "2", "3", "4"}
+    report = server.give_models(grid(later, nodes, [1, 5]), later)
+    assert report["problems"] == ["client 5 has the key of client 0: one holder under two numbers"]
+    assert ledger(nodes, 0) == before
+
+
+def test_the_servers_key_goes_although_a_context_was_lost_in_training(settings, nodes, monkeypatch):
+    """That context was spent for a key which is gone: nothing waits for the new one."""
+    training, later = settings(), settings(task="personalize")
+    federation = grid(training, nodes, range(5))
+    deliver = federation.deliver
+
+    def lose(message):
+        reply = deliver(message)
+        if message.metadata.message_type == "query.context" and message.metadata.dst_node_id == 1000:
+            return Message(Error(1), reply_to=message)
+        return reply
+
+    monkeypatch.setattr(federation, "deliver", lose)
+    monkeypatch.setattr(
+        federation, "send_and_receive", lambda messages, timeout=None: [_named(lose(m), m) for m in messages]
+    )
+    summary = server.run(federation, training)
+    assert summary["contexts_lost"] == [0]
+    report = server.give_models(grid(later, nodes, range(6)), later)
+    assert "lost in training" in report["clients"]["0"]["status"]
+    assert not RunFolder(training).server_key.exists()
+
+
+def _named(reply, message):
+    reply.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
+    return reply
 
 
 def test_a_late_reply_of_a_newcomer_is_repeated_for_the_same_server_key(settings, nodes, monkeypatch):
