@@ -10,6 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from common.channel import Channel, ChannelEvent, DirectGaussian, EventKeys, mak
 from common.data.splits import Split, batch, is_future, split
 from common.keys import deterministic_event_keys, fresh_nonce, is_usable, public_key, shared_event_keys
 from common.privacy.accountant import worst_record_rho
-from common.privacy.events import GaussianRelease
+from common.privacy.events import CONTEXT_ROUND, GaussianRelease
 from common.protocol import Refusal, RequestRefused, event_digest
 
 Config = dict[str, Any]
@@ -87,9 +88,8 @@ class PersonalClient(NumPyClient):
 
     def context(self, config: Config) -> Config:
         """The one-shot private context (eq. 2). `config`: noise-stddev, public-key."""
-        plan = self._rules.plan
-        release = self._rules.releases.context(self._client, plan.context_noise_stddev)
-        message, _ = self._release(config, release, b"", DirectGaussian(), self._rules.context_map.dim, self._statistic)
+        k = self._rules.context_map.dim
+        message, _ = self._release(config, CONTEXT_ROUND, b"", DirectGaussian(), k, self._statistic)
         return {"payload": message, "partition-id": self._client}
 
     def fit(self, parameters: list[np.ndarray], config: Config) -> tuple[list[np.ndarray], int, Config]:
@@ -103,7 +103,6 @@ class PersonalClient(NumPyClient):
             raise RequestRefused(Refusal.REQUEST, f"client {self._client} is not scheduled in round {round}")
         coefficients = self._coefficients(parameters)
         participation = self._rules.schedule.participation(self._client, round)
-        release = self._rules.releases.gradient(self._client, round, participation, self._rules.plan.noise_stddev)
         diagnostics: Config = {}
 
         def update() -> np.ndarray:
@@ -124,7 +123,7 @@ class PersonalClient(NumPyClient):
 
         channel = make_channel(self._settings)
         k = self._rules.space.dim
-        message, encode_ms = self._release(config, release, coefficients.tobytes(), channel, k, update)
+        message, encode_ms = self._release(config, round, coefficients.tobytes(), channel, k, update)
         metrics: Config = {"payload": message, "partition-id": self._client}
         if self._diagnostics:
             metrics |= {**diagnostics, "encode-ms": encode_ms}
@@ -163,45 +162,50 @@ class PersonalClient(NumPyClient):
     def _release(
         self,
         config: Config,
-        release: GaussianRelease,
+        round: int,
         request: bytes,
         channel: Channel,
         k: int,
         compute: Callable[[], np.ndarray],
     ) -> tuple[bytes, float]:
         """Commit, compute, encode; or the same bytes again. Returns the message and the encoding's milliseconds."""
-        release = self._agree_on_noise(config, release)
-        run, noise = self._settings.name, release.noise_stddev
+        noise = self._agree_on_terms(config, round)
+        run = self._settings.name
         server_key = config.get("public-key")
         if not is_usable(server_key):
             raise RequestRefused(Refusal.REQUEST, "public-key must be a usable X25519 key of 32 bytes")
-        digest = event_digest(self._settings, self._client, release.round, noise, server_key, request)
-        stored = self._ledger.stored(run, digest, release.round)
+        digest = event_digest(self._settings, self._client, round, noise, server_key, request)
+        stored = self._ledger.stored(run, digest, round)
         if stored is not None:
             return stored, 0.0
-        if release.records is not None:
-            release = dataclasses.replace(release, order=self._space.source.order(self._client))
-        # Noise that anyone can recompute protects nothing, and is booked as none.
-        booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release
-        self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))
+        self._ledger.commit(run, digest, self._booked(round), partial(self._policy.check, self._rules))
         update = compute()
-        keys = self._event_keys(server_key, release, digest)  # after the commit: never twice for one event
+        keys = self._event_keys(server_key, round, digest)  # after the commit: never twice for one event
         started = time.perf_counter()
-        message = channel.encode(update, ChannelEvent(run, release.round, self._client, k, noise), keys)
+        message = channel.encode(update, ChannelEvent(run, round, self._client, k, noise), keys)
         milliseconds = 1e3 * (time.perf_counter() - started)
         self._ledger.finish(digest, message)
         return message, milliseconds
 
-    def _agree_on_noise(self, config: Config, release: GaussianRelease) -> GaussianRelease:
-        """The release with the server's σ, which must be the plan's but for the last bits of two machines' libraries."""
-        asked, planned = config.get("noise-stddev"), release.noise_stddev
-        if not isinstance(asked, float) or not abs(asked - planned) <= 1e-9 * planned:
-            raise RequestRefused(Refusal.REQUEST, f"noise-stddev must be the plan's {planned!r}, asked {asked!r}")
-        return dataclasses.replace(release, noise_stddev=asked)
+    def _agree_on_terms(self, config: Config, round: int) -> float:
+        """The server's σ. All terms must be the mechanism's but for the last bits of two machines' libraries."""
+        for name, planned in self._rules.mechanism.terms(self._client, round).items():
+            asked = config.get(name)
+            if not isinstance(asked, float) or not abs(asked - planned) <= 1e-9 * planned:
+                raise RequestRefused(Refusal.REQUEST, f"{name} must be the plan's {planned!r}, asked {asked!r}")
+        return float(config["noise-stddev"])
 
-    def _event_keys(self, server_key: bytes, release: GaussianRelease, digest: str) -> EventKeys:
+    def _booked(self, round: int) -> GaussianRelease:
+        """What the release of a round costs, as this client's ledger has it."""
+        event = self._rules.mechanism.event(self._client, round)
+        if event.records is not None:
+            event = dataclasses.replace(event, order=self._space.source.order(self._client))
+        # Noise that anyone can recompute protects nothing, and is booked as none.
+        return dataclasses.replace(event, noise_stddev=0.0) if self._settings.deterministic else event
+
+    def _event_keys(self, server_key: bytes, round: int, digest: str) -> EventKeys:
         if self._settings.deterministic:
-            return deterministic_event_keys(self._settings.seed, client=self._client, round=release.round)
+            return deterministic_event_keys(self._settings.seed, client=self._client, round=round)
         return shared_event_keys(self._private_key, server_key, event=digest, nonce=fresh_nonce())
 
     def _statistic(self) -> np.ndarray:

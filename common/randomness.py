@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     GRADIENT_NOISE = 10
     SHARED_RANDOMNESS = 11
     AUDIT = 12
+    SERVER_NOISE = 13
 
 
 def public_generator(seed: int, purpose: Purpose, client: int = 0, round: int = 0) -> np.random.Generator:

@@ -9,7 +9,7 @@ from common.basis import check_basis
 from common.context import ContextMap, make_context_map
 from common.data.catalog import DATASETS, DatasetSpec
 from common.privacy.accountant import ACCOUNTANTS, Accountant
-from common.privacy.plan import PrivacyPlan, Releases, make_plan
+from common.privacy.mechanism import Mechanism, make_mechanism
 from common.schedule import Schedule, make_schedule
 from common.settings import Settings
 from common.space import Space, space_of
@@ -32,8 +32,7 @@ class Rules:
     schedule: Schedule
     space: Space
     context_map: ContextMap
-    releases: Releases
-    plan: PrivacyPlan
+    mechanism: Mechanism
 
     @property
     def accountant(self) -> Accountant:
@@ -42,13 +41,13 @@ class Rules:
 
     @property
     def noise_norm(self) -> float:
-        """σ_g √k, the length of the noise of a gradient."""
-        return self.plan.noise_stddev * math.sqrt(self.space.dim)
+        """σ_g √k, the length of the noise of an update as the server learns from it."""
+        return self.mechanism.update_noise * math.sqrt(self.space.dim)
 
     @property
     def budget(self) -> float:
         """See the class."""
-        return self.settings.epsilon if self.settings.noise_stddev is None else self.plan.epsilon
+        return self.settings.epsilon if self.settings.noise_stddev is None else self.mechanism.epsilon
 
 
 def spec_of(settings: Settings) -> DatasetSpec:
@@ -101,8 +100,8 @@ def make_rules(settings: Settings) -> Rules:
             )
     schedule = make_schedule(settings)
     context_map = make_context_map(settings, spec)
-    plan = make_plan(settings, schedule, context_map)
-    space = space_of(settings, spec, plan.noise_stddev)
+    mechanism = make_mechanism(settings, schedule, context_map)
+    space = space_of(settings, spec, mechanism.update_noise)
     check_basis(space.basis, space.tensors, space.dim)
     return Rules(
         settings=settings,
@@ -110,6 +109,5 @@ def make_rules(settings: Settings) -> Rules:
         schedule=schedule,
         space=space,
         context_map=context_map,
-        releases=Releases(settings, context_map),
-        plan=plan,
+        mechanism=mechanism,
     )

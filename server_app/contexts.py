@@ -56,7 +56,11 @@ def ask_for_contexts(
 ) -> tuple[dict[int, np.ndarray], Replies]:
     """Spend, then ask: decoded contexts (client → (2s,) float64), and the replies with those that failed."""
     state.spend(0, clients)
-    request = ConfigRecord({"noise-stddev": state.rules.plan.context_noise_stddev, "public-key": receiver.public_key})
-    requests = {client: RecordDict({REQUEST: request}) for client in clients}
+    requests = {
+        client: RecordDict(
+            {REQUEST: ConfigRecord({**state.rules.mechanism.terms(client, 0), "public-key": receiver.public_key})}
+        )
+        for client in clients
+    }
     replies = federation.ask(f"{MessageType.QUERY}.{CONTEXT}", requests, 0)
     return receiver.context(replies), replies

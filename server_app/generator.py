@@ -16,7 +16,7 @@ class Generator:
 
     def __init__(self, rules: Rules) -> None:
         self._settings = rules.settings
-        self._context_noise = rules.plan.context_noise_stddev
+        self._context_noise = max(rules.mechanism.channel_noise(c, 0) for c in range(rules.settings.num_participating))
         public = torch.tensor(rules.context_map.constant(0.5), dtype=torch.float32)  # u_0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(public_generator(self._settings.seed, Purpose.GENERATOR).integers(2**63)))

@@ -34,7 +34,7 @@ def training(replies: Replies, rules: Rules) -> dict[str, Any]:
         values = [float(report[key]) for report in reports if _is_number(report.get(key))]
         if values:
             row[key.replace("-", "_")] = mean(values)
-    noise = rules.plan.noise_stddev
+    noise = rules.mechanism.update_noise
     if "update_norm" in row and noise > 0:
         row["signal_to_noise"] = row["update_norm"] / (noise * rules.space.dim**0.5)
     return row

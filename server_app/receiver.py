@@ -31,10 +31,10 @@ class Receiver:
 
     def context(self, replies: Replies) -> dict[int, np.ndarray]:
         """Decoded contexts, client → (2s,) float64; what cannot be decoded moves to the failures."""
-        dim, noise = self._rules.context_map.dim, self._rules.plan.context_noise_stddev
+        dim = self._rules.context_map.dim
         contexts = {}
         for client in sorted(replies.accepted):
-            decoded = self._decode(replies, client, 0, dim, noise, DirectGaussian(), b"")
+            decoded = self._decode(replies, client, 0, dim, DirectGaussian(), b"")
             if decoded is not None:
                 contexts[client] = decoded
         return contexts
@@ -43,12 +43,12 @@ class Receiver:
         self, replies: Replies, round: int, sent: Mapping[int, np.ndarray]
     ) -> tuple[dict[int, np.ndarray], dict[str, Any]]:
         """Decoded coefficient gradients, client → (k,) float32, and what they cost on the wire (bytes of all together)."""
-        k, noise = self._rules.space.dim, self._rules.plan.noise_stddev
+        k = self._rules.space.dim
         updates, message_bytes, payload_bytes = {}, 0, 0
         started = time.perf_counter()
         for client in sorted(replies.accepted):
             request = sent[client].tobytes()
-            decoded = self._decode(replies, client, round, k, noise, self._channel, request)
+            decoded = self._decode(replies, client, round, k, self._channel, request)
             if decoded is not None:
                 updates[client] = decoded.astype(np.float32)
                 message = _payload(replies, client)
@@ -64,9 +64,9 @@ class Receiver:
         }
 
     def _decode(
-        self, replies: Replies, client: int, round: int, k: int, noise: float, channel: Channel, request: bytes
+        self, replies: Replies, client: int, round: int, k: int, channel: Channel, request: bytes
     ) -> np.ndarray | None:
-        run = self._rules.settings.name
+        run, noise = self._rules.settings.name, self._rules.mechanism.channel_noise(client, round)
         digest = event_digest(self._rules.settings, client, round, noise, self.public_key, request)
         try:
             if replies.accepted[client].config_records[REPLY]["partition-id"] != client:

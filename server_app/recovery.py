@@ -79,7 +79,10 @@ def _recover(
                 raise ValueError(f"journal: round {round} was accepted without what came before it; a part is lost")
             if any(update.shape != (state.rules.space.dim,) for update in updates.values()):
                 raise ValueError(f"journal: updates of round {round} must have {state.rules.space.dim} coordinates")
-            state.apply(round, updates, fact["row"])
+            key = bytes.fromhex(fact["noise_key"]) if "noise_key" in fact else None
+            if (key is not None) != (state.rules.mechanism.server_noise(round) > 0):
+                raise ValueError(f"journal: round {round} does not have the server noise of these settings")
+            state.apply(round, updates, fact["row"], key)
             finish_round(round, fact["row"])
             asked.pop(round, None)
             last = round
@@ -146,4 +149,6 @@ def _checked(fact: Any) -> dict[str, Any]:
         integer("client of a journal's fact", client, at_least=0)
     if kind == "accepted" and not all(isinstance(text, str) for text in fact["updates"].values()):
         raise ValueError("journal: updates must be text")
+    if not isinstance(fact.get("noise_key", ""), str):
+        raise ValueError("journal: noise_key must be text")
     return dict(fact)

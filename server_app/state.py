@@ -14,6 +14,7 @@ from server_app.generator import Generator
 from server_app.journal import Journal, pack_array
 from server_app.optimizer import ServerOptimizer, learning_rate
 from server_app.results import RunFolder
+from server_app.server_noise import add_server_noise, draw_key
 
 
 class ServerState:
@@ -35,25 +36,24 @@ class ServerState:
 
     def record(self, round: int, clients: list[int]) -> None:
         """Count releases that the journal has already."""
-        plan, releases, schedule = self.rules.plan, self.rules.releases, self.rules.schedule
-        self.ledger.record(
-            releases.context(client, plan.context_noise_stddev)
-            if round == 0
-            else releases.gradient(client, round, schedule.participation(client, round), plan.noise_stddev)
-            for client in self._unspent(round, clients)
-        )
+        self.ledger.record(self.rules.mechanism.event(client, round) for client in self._unspent(round, clients))
 
     def accept(self, round: int, updates: dict[int, np.ndarray], row: dict[str, Any]) -> None:
         """Journal the accepted releases of a round, then apply them."""
         packed = {str(client): pack_array(update) for client, update in updates.items()}
-        self.journal.append("accepted", round=round, updates=packed, row=row)
-        self.apply(round, updates, row)
+        key = draw_key(self.rules, round)
+        secret = {} if key is None else {"noise_key": key.hex()}
+        self.journal.append("accepted", round=round, updates=packed, row=row, **secret)
+        self.apply(round, updates, row, key)
 
-    def apply(self, round: int, updates: dict[int, np.ndarray], row: dict[str, Any]) -> None:
+    def apply(
+        self, round: int, updates: dict[int, np.ndarray], row: dict[str, Any], noise_key: bytes | None = None
+    ) -> None:
         """Eq. 6 with uniform weight over those who answered; if nobody did, the model stays. Completes `row`.
 
         Args:
             updates: client → decoded release (k,) float32.
+            noise_key: of the server's own noise; None: the mechanism adds none.
         """
         row["learning_rate"] = learning_rate(self.rules, round)
         if updates:
@@ -61,6 +61,8 @@ class ServerState:
             if geometry.due(self.settings, round):
                 row.update(geometry.trace(self.generator, updates))
             self.generator.accumulate(updates, round)
+            if noise_key is not None:
+                add_server_noise(self.generator.variant, self.rules.mechanism.server_noise(round), noise_key)
             self.optimizer.step(round)
 
     def checkpoint(self, round: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -92,15 +92,10 @@ class PersonalizedStrategy(Strategy):
 
     def summary(self) -> None:
         """Log what will run."""
-        settings, plan = self.settings, self.rules.plan
+        settings, mechanism = self.settings, self.rules.mechanism
         log.info("run %s: %d rounds, channel %s", settings.name, settings.num_rounds, settings.channel)
-        log.info(
-            "sigma_g %.6g, sigma_c %.6g, T_max %d, epsilon %.6g",
-            plan.noise_stddev,
-            plan.context_noise_stddev,
-            plan.t_max,
-            plan.epsilon,
-        )
+        facts = ", ".join(f"{name} {value}" for name, value in mechanism.facts().items())
+        log.info("epsilon %.6g if all is spent; %s", mechanism.epsilon, facts)
         for caution in cautions(settings):
             log.warning("caution: %s", caution)
 
@@ -114,15 +109,14 @@ class PersonalizedStrategy(Strategy):
         clients = [c for c in self.rules.schedule.clients(server_round) if c in generator.contexts and c not in lost]
         self._sent = {client: generator.coefficients(client) for client in clients}
         self.state.spend(server_round, clients)
-        request = ConfigRecord(
-            {
-                "round": server_round,
-                "noise-stddev": self.rules.plan.noise_stddev,
-                "public-key": self._receiver.public_key,
-            }
-        )
+        shared = {"round": server_round, "public-key": self._receiver.public_key}
         requests = {
-            client: RecordDict({COEFFICIENTS: ArrayRecord([coefficients]), REQUEST: request})
+            client: RecordDict(
+                {
+                    COEFFICIENTS: ArrayRecord([coefficients]),
+                    REQUEST: ConfigRecord({**shared, **self.rules.mechanism.terms(client, server_round)}),
+                }
+            )
             for client, coefficients in self._sent.items()
         }
         return self._federation.messages(MessageType.TRAIN, requests, server_round)
@@ -144,9 +138,17 @@ class PersonalizedStrategy(Strategy):
         }
         if metrics.shared(collected, self.settings):
             self._row |= {**costs, "seconds": time.perf_counter() - self._started}
+        self.on_updates(self._sent, updates)
         self.state.accept(server_round, updates, self._row)
         self._check_alive(server_round, collected)
         return None, None
+
+    def on_updates(self, sent: Mapping[int, np.ndarray], updates: Mapping[int, np.ndarray]) -> None:
+        """Called with what was sent and what was decoded, before it is applied: for a subclass that observes a run.
+
+        Args:
+            sent, updates: client → coefficients, and decoded release, (k,) float32.
+        """
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

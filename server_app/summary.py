@@ -28,7 +28,6 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
     write_ledger(state)
     generator = write_generator(state)
     final = rows[-1]
-    plan = state.rules.plan
     rates = [row["bits_per_coordinate"] for row in rows if "bits_per_coordinate" in row]
     summary = {
         "run": settings.name,
@@ -37,12 +36,7 @@ def write_results(state: ServerState, hellos: dict[int, dict[str, Any]]) -> dict
         "numerics": describe(),
         "privacy": privacy,
         "noise": {
-            "noise_stddev": plan.noise_stddev,
-            "context_noise_stddev": plan.context_noise_stddev,
-            "sensitivity": plan.sensitivity,
-            "context_sensitivity": plan.context_sensitivity,
-            "t_max": plan.t_max,
-            "t_max_source": "t-max-override" if settings.t_max_override else "schedule",
+            **state.rules.mechanism.facts(),
             "norm": state.rules.noise_norm,
         },
         "accuracy": {

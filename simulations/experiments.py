@@ -226,7 +226,7 @@ PAPER_NOISE = "paper"
 
 def _paper_noise(config: Cell) -> float:
     kept = {key: value for key, value in config.items() if key not in ("noise-stddev", "context-noise-ratio")}
-    return make_rules(Settings.from_config(kept, given=kept)).plan.noise_stddev
+    return make_rules(Settings.from_config(kept, given=kept)).mechanism.update_noise
 
 
 def _read_grid(path: Path) -> tuple[list[Cell], tuple[int, ...]]:

@@ -71,27 +71,20 @@ def _choices(settings: Settings, preset: str) -> list[tuple[str, object, str]]:
 
 
 def _releases(rules: Rules, client: int) -> list[GaussianRelease]:
-    plan = rules.plan
     rounds = [t for t, clients in enumerate(rules.schedule.rounds, start=1) if client in clients]
-    events = [rules.releases.gradient(client, t, n, plan.noise_stddev) for n, t in enumerate(rounds)]
-    return [*events, rules.releases.context(client, plan.context_noise_stddev)]
+    return [rules.mechanism.event(client, round) for round in (*rounds, 0)]
 
 
 def _privacy(rules: Rules) -> list[Line]:
-    settings, plan = rules.settings, rules.plan
-    counts = rules.schedule.counts()
-    lines = [
-        Line("sigma_g", f"{plan.noise_stddev:.5g}", f"noise of one coordinate of a gradient; Delta_g = {plan.sensitivity:.5g}"),
-        Line("sigma_c", f"{plan.context_noise_stddev:.5g}", f"of a context; Delta_c = {plan.context_sensitivity:.5g}"),
-        Line("T_max", str(plan.t_max), f"participations that sigma is made for; the schedule has {min(counts)} to {max(counts)}"),
-    ]  # fmt: skip
+    settings, counts = rules.settings, rules.schedule.counts()
+    lines = [Line(*fact) for fact in rules.mechanism.explain()]
     lines += [Line("caution", "", caution) for caution in cautions(settings)]
-    if settings.deterministic or plan.noise_stddev == 0:
+    if settings.deterministic or math.isinf(rules.mechanism.epsilon):
         return [*lines, Line("epsilon", "unbounded", f"the guarantee is {guarantee(settings)}")]
     lines.append(
         Line(
             "epsilon",
-            _number(plan.epsilon),
+            _number(rules.mechanism.epsilon),
             f"of the client that pays most, at delta {settings.delta:g}, accountant {settings.accountant}",
         )
     )
@@ -106,9 +99,7 @@ def _privacy(rules: Rules) -> list[Line]:
         worst = counts.index(max(counts))
         lines.append(Line("batches of a record", _batches(rules, worst), f"of the {max(counts)} of client {worst}"))
     if settings.num_future:
-        alone = rules.accountant.epsilon(
-            rules.releases.context(settings.num_participating, plan.context_noise_stddev).rho, settings.delta
-        )
+        alone = rules.accountant.epsilon(rules.mechanism.event(settings.num_participating, 0).rho, settings.delta)
         lines.append(Line("epsilon of a future client", _number(alone), "its one context"))
     return lines
 
@@ -125,7 +116,7 @@ def _batches(rules: Rules, client: int) -> str:
 
 
 def _signal(rules: Rules) -> list[Line]:
-    settings, plan = rules.settings, rules.plan
+    settings = rules.settings
     norm = rules.noise_norm
     lines = [Line("noise norm of a gradient", f"{norm:.4g}", f"sigma_g sqrt(k), k = {rules.space.dim}; a clipped mean gradient is at most C_g = {settings.clip_norm:g}")]  # fmt: skip
     if norm > 0:
@@ -133,7 +124,7 @@ def _signal(rules: Rules) -> list[Line]:
         total = math.sqrt(max(rules.schedule.counts()))
         lines.append(Line("of all gradients of a client", f"at most {total * settings.clip_norm / norm:.3g}", "what it adds up to if the direction stays"))  # fmt: skip
     lines.append(Line("learning rate", f"{base_learning_rate(rules):.3g}", "eta of the first round, after what learning-rate-noise makes of it"))  # fmt: skip
-    context = plan.context_noise_stddev * math.sqrt(rules.context_map.dim)
+    context = rules.mechanism.channel_noise(0, 0) * math.sqrt(rules.context_map.dim)
     reach = rules.context_map.radius if rules.context_map.center is not None else 1.0
     lines.append(Line("noise norm of a context", f"{context:.4g}", f"{rules.context_map.dim} numbers within {reach:g} of their centre"))  # fmt: skip
     if context > 0:
@@ -153,7 +144,7 @@ def _cost(rules: Rules) -> list[Line]:
         Line("CPU of an update", f"{seconds:.2f} s", "measured now, one thread, on noise instead of records"),
         Line("CPU of the run", f"{seconds * updates / 60:.0f} min", f"{updates} updates, shared by as many cores as clients work at once"),
     ]  # fmt: skip
-    if rules.plan.noise_stddev > 0:
+    if rules.mechanism.channel_noise(0, 1) > 0:
         few, many = (_message_bytes(rules, share * settings.clip_norm) for share in (0.1, 1.0))
         lines.append(Line("bytes of an update", f"{few} to {many}", f"by {settings.channel}, for norms of 0.1 to 1 C_g; the float32 vector has {4 * rules.space.dim}"))  # fmt: skip
         lines.append(Line("uplink of the run", f"{few * updates / 1e6:.2f} to {many * updates / 1e6:.2f} MB", "all clients together"))  # fmt: skip
@@ -178,7 +169,7 @@ def _seconds_per_update(rules: Rules) -> float:
 
 
 def _message_bytes(rules: Rules, norm: float) -> int:
-    k, noise = rules.space.dim, rules.plan.noise_stddev
+    k, noise = rules.space.dim, rules.mechanism.channel_noise(0, 1)
     update = public_generator(rules.settings.seed, Purpose.AUDIT).standard_normal(k) * norm / math.sqrt(k)
     event = ChannelEvent(rules.settings.name, 1, 0, k, noise)
     return len(make_channel(rules.settings).encode(update, event, EventKeys(bytes(32), bytes(range(32)))))

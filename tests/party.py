@@ -37,11 +37,11 @@ class Party:
             coefficients = np.zeros(self.settings.num_coefficients, np.float32)
         config = {
             "round": at,
-            "noise-stddev": self.space.rules.plan.noise_stddev,
+            "noise-stddev": self.space.rules.mechanism.channel_noise(0, 1),
             "public-key": keys.public_key(SERVER),
         }
         return self.client.fit([coefficients], config | changes)
 
     def ask_context(self, **changes):
-        noise = self.space.rules.plan.context_noise_stddev
+        noise = self.space.rules.mechanism.channel_noise(0, 0)
         return self.client.context({"noise-stddev": noise, "public-key": keys.public_key(SERVER)} | changes)

@@ -62,7 +62,7 @@ def _gradient_part(transcript: Transcript, canaries: Canaries, release: Release)
     Batches are full: every training record is in every release.
     """
     space = transcript.space
-    settings, noise = space.settings, space.rules.plan.noise_stddev
+    settings, noise = space.settings, space.rules.mechanism.channel_noise(0, 1)
     theta = space.theta(torch.tensor(release.coefficients, device=space.model.device))
     others = np.setdiff1d(_split(transcript, release.client).train, canaries.positions)
 
@@ -91,7 +91,7 @@ def _context_part(transcript: Transcript, client: int, canaries: Canaries) -> tu
     others = np.setdiff1d(context, canaries.positions)
     if len(others):
         known = known + phi(transcript.records.records(client).images[others]).sum(axis=0)
-    noise = rules.plan.context_noise_stddev
+    noise = rules.mechanism.channel_noise(0, 0)
     scale = rules.settings.context_records * noise
     return (present - absent) / scale, transcript.contexts[client] / noise - known / scale
 

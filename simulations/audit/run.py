@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from client_app.app import app
 from client_app.sources import Place
 from client_app.workspace import Workspace, workspace
 from common.privacy.report import privacy_report
-from common.rules import make_rules
+from common.rules import Rules, make_rules
 from common.settings import Settings
 from server_app.results import RunFolder
 from server_app.strategy import PersonalizedStrategy
@@ -49,15 +50,13 @@ class Transcript:
 class _Recording(PersonalizedStrategy):
     """The strategy, with a note of what it decodes."""
 
-    def __init__(self, rules, folder, transcript):  # type: ignore[no-untyped-def]
+    def __init__(self, rules: Rules, folder: RunFolder, transcript: Transcript) -> None:
         super().__init__(rules, folder)
-        apply = self.state.apply
+        self._transcript = transcript
 
-        def note(round, updates, row):  # type: ignore[no-untyped-def]
-            transcript.releases += [Release(client, self._sent[client], updates[client]) for client in sorted(updates)]
-            apply(round, updates, row)
-
-        self.state.apply = note  # type: ignore[method-assign]
+    def on_updates(self, sent: Mapping[int, np.ndarray], updates: Mapping[int, np.ndarray]) -> None:
+        """See `PersonalizedStrategy.on_updates`."""
+        self._transcript.releases += [Release(client, sent[client], updates[client]) for client in sorted(updates)]
 
 
 def run_with_canaries(settings: Settings, per_client: int, trial: int) -> Transcript:

@@ -70,7 +70,7 @@ def audit_rows(
                     "adversary": adversary,
                     "channel": channel,
                     "claimed_epsilon": transcript.epsilon,
-                    "noise_stddev": transcript.space.rules.plan.noise_stddev,
+                    "noise_stddev": transcript.space.rules.mechanism.channel_noise(0, 1),
                     "canaries": len(truth),
                     **asdict(finding),
                     "refuted": transcript.epsilon is not None and finding.epsilon > transcript.epsilon,

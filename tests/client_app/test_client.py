@@ -35,7 +35,7 @@ def test_context_is_equation_2_plus_seeded_noise(party):
     rules = party.space.rules
     images = party.space.records(0).images[split(party.settings, 0, 60).context]
     statistic = rules.context_map.phi(images).sum(axis=0) / party.settings.context_records
-    event = ChannelEvent(party.settings.name, 0, 0, rules.context_map.dim, rules.plan.context_noise_stddev)
+    event = ChannelEvent(party.settings.name, 0, 0, rules.context_map.dim, rules.mechanism.channel_noise(0, 0))
     event_keys = deterministic_event_keys(party.settings.seed, client=0, round=0)
     assert DirectGaussian().encode(statistic, event, event_keys) == message
     assert [event.kind for event in party.events] == ["context"]
@@ -44,7 +44,7 @@ def test_context_is_equation_2_plus_seeded_noise(party):
 def decoded_by_the_server(party, round, message, coefficients=None):
     if coefficients is None:
         coefficients = np.zeros(512, np.float32)
-    noise, server = party.space.rules.plan.noise_stddev, keys.public_key(SERVER)
+    noise, server = party.space.rules.mechanism.channel_noise(0, 1), keys.public_key(SERVER)
     digest = event_digest(party.settings, 0, round, noise, server, coefficients.tobytes())
     nonce = Release.FromString(message).nonce
     shared = shared_event_keys(SERVER, keys.public_key(party.private), event=digest, nonce=nonce)
@@ -64,7 +64,7 @@ def test_noise_never_repeats_where_a_ledger_was_restored(tiny, channel, monkeypa
     edited = ClientRecords(1 - held.images, held.labels)
     monkeypatch.setattr(type(party.space), "records", lambda space, client: edited)
     second = decoded_by_the_server(party, round, party.ask(round)[2]["payload"])
-    noise = party.space.rules.plan.noise_stddev
+    noise = party.space.rules.mechanism.channel_noise(0, 1)
     assert np.linalg.norm(first - second) == pytest.approx(noise * np.sqrt(2 * 512), rel=0.4)
 
 
@@ -85,7 +85,7 @@ def test_without_determinism_the_server_decodes_with_the_agreed_key(tiny, channe
     round = party.rounds[0]
     coefficients = np.zeros(512, np.float32)
     _, count, metrics = party.ask(round, coefficients)
-    noise = party.space.rules.plan.noise_stddev
+    noise = party.space.rules.mechanism.channel_noise(0, 1)
     decoded = decoded_by_the_server(party, round, metrics["payload"])
     assert count == party.settings.batch_records
     assert np.linalg.norm(decoded) == pytest.approx(noise * np.sqrt(512), rel=0.4)
@@ -336,7 +336,7 @@ def test_runs_of_one_name_with_other_settings_share_no_key(tiny):
 
 
 def test_noise_is_agreed_up_to_the_last_bits_of_two_machines(party):
-    sigma = party.space.rules.plan.noise_stddev
+    sigma = party.space.rules.mechanism.channel_noise(0, 1)
     party.ask(party.rounds[0], **{"noise-stddev": sigma * (1 + 1e-15)})
     assert refusal(party.ask, party.rounds[1], **{"noise-stddev": sigma * (1 - 1e-8)}) == Refusal.REQUEST
 

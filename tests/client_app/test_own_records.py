@@ -43,7 +43,7 @@ class Holder:
 
     def ask(self, round):
         client = self.client
-        config = {"round": round, "noise-stddev": self.rules.plan.noise_stddev, "public-key": SERVER}
+        config = {"round": round, "noise-stddev": self.rules.mechanism.channel_noise(0, 1), "public-key": SERVER}
         return client.fit([np.zeros(512, np.float32)], config)
 
     @property

@@ -62,7 +62,7 @@ def party(tiny):
 def test_gradient_release(party, value):
     """Every kind of bad neighbour; the bound is reached to more than a quarter by some of them."""
     rules, round = party.space.rules, party.rounds[0]
-    release = rules.releases.gradient(0, round, 0, rules.plan.noise_stddev)
+    release = rules.mechanism.event(0, round)
     train = split(party.settings, 0, 60).train
     moved = []
     for position in batch(party.settings, 0, round, 0, train)[:3]:
@@ -78,7 +78,7 @@ def test_gradient_release(party, value):
 def test_context_release(tiny, value, kind):
     party = Party(tiny(context_sensitivity=kind))
     rules = party.space.rules
-    release = rules.releases.context(0, rules.plan.context_noise_stddev)
+    release = rules.mechanism.event(0, 0)
     position = split(party.settings, 0, 60).context[4]
     dim = rules.context_map.dim
     messages = [p.ask_context()["payload"] for p in (party, replaced(party, position, value))]

@@ -251,10 +251,10 @@ def request(data):
         run_config=here.settings.to_config(),
     )  # fmt: skip
     content = RecordDict()
-    plan = here.strategy.rules.plan
+    mechanism = here.strategy.rules.mechanism
     config = _config(draw, ["round", "noise-stddev", "public-key", "x"])
     if draw.number(2):
-        config["noise-stddev"] = draw.choice([plan.noise_stddev, plan.context_noise_stddev, 0.0])
+        config["noise-stddev"] = draw.choice([mechanism.channel_noise(0, 1), mechanism.channel_noise(0, 0), 0.0])
         config["public-key"] = keys.public_key(bytes(range(32)))
         config["round"] = draw.number(9)
     content[REQUEST] = config

@@ -145,8 +145,8 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "context released without noise",
         CLIENT,
-        "ChannelEvent(run, release.round, self._client, k, noise), keys)",
-        "ChannelEvent(run, release.round, self._client, k, noise if release.round else 0.0), keys)",
+        "ChannelEvent(run, round, self._client, k, noise), keys)",
+        "ChannelEvent(run, round, self._client, k, noise if round else 0.0), keys)",
         "tests/client_app/test_client.py::test_context_is_equation_2_plus_seeded_noise",
     ),
     bug(
@@ -265,10 +265,10 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "a release is computed before it is spent",
         CLIENT,
-        "self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))\n"
+        "self._ledger.commit(run, digest, self._booked(round), partial(self._policy.check, self._rules))\n"
         "        update = compute()\n",
         "update = compute()\n"
-        "        self._ledger.commit(run, digest, booked, lambda of_run, of_all: self._policy.check(self._rules, of_run, of_all))\n",
+        "        self._ledger.commit(run, digest, self._booked(round), partial(self._policy.check, self._rules))\n",
         "tests/client_app/test_client.py::test_event_that_was_committed_and_lost_stays_spent",
     ),
     bug(
@@ -376,9 +376,30 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "public noise booked as protection",
         CLIENT,
-        "booked = dataclasses.replace(release, noise_stddev=0.0) if self._settings.deterministic else release",
-        "booked = release",
+        "return dataclasses.replace(event, noise_stddev=0.0) if self._settings.deterministic else event",
+        "return event",
         "tests/client_app/test_client.py::test_public_noise_is_booked_as_none",
+    ),
+    bug(
+        "the server's own noise is missing",
+        "server_app/state.py",
+        "            if noise_key is not None:\n",
+        "            if False:\n",
+        "tests/common/privacy/test_mechanism.py::test_the_server_adds_its_noise_to_every_entry_of_the_aggregate",
+    ),
+    bug(
+        "a resumed server draws its noise anew",
+        "server_app/recovery.py",
+        'key = bytes.fromhex(fact["noise_key"]) if "noise_key" in fact else None',
+        'key = __import__("secrets").token_bytes(32) if "noise_key" in fact else None',
+        "tests/common/privacy/test_mechanism.py::test_a_resumed_server_adds_the_same_noise_again",
+    ),
+    bug(
+        "a request is served whatever it says of the server's noise",
+        CLIENT,
+        "for name, planned in self._rules.mechanism.terms(self._client, round).items():",
+        'for name, planned in (("noise-stddev", self._rules.mechanism.channel_noise(self._client, round)),):',
+        "tests/common/privacy/test_mechanism.py::test_a_request_with_other_terms_is_refused",
     ),
     bug(
         "a message of another event is accepted",

@@ -147,11 +147,11 @@ def test_what_is_applied_is_the_clients_release_and_nothing_else(tiny, monkeypat
     monkeypatch.setattr(
         ServerState,
         "apply",
-        lambda self, round, updates, row: (applied.update(updates), original(self, round, updates, row)),
+        lambda self, round, updates, row, key: (applied.update(updates), original(self, round, updates, row, key)),
     )
     run(settings)
     space = workspace(settings, Place(Path(settings.data_dir)))
-    noise, k = space.rules.plan.noise_stddev, settings.num_coefficients
+    noise, k = space.rules.mechanism.channel_noise(0, 1), settings.num_coefficients
     assert sorted(applied) == list(space.rules.schedule.clients(1))
     for client, update in applied.items():
         positions = batch(settings, client, 1, 0, split(settings, client, settings.records_per_client).train)

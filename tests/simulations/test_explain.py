@@ -19,7 +19,7 @@ def facts(settings):
 
 
 def test_noise_and_epsilon_are_the_plans():
-    plan = make_rules(SMALL).plan
+    plan = make_rules(SMALL).mechanism.plan
     found = facts(SMALL)
     assert float(found["sigma_g"].value) == pytest.approx(plan.noise_stddev, rel=1e-4)
     assert found["T_max"].value == str(plan.t_max)

@@ -71,7 +71,7 @@ def test_compute_experiment_changes_the_batches_alone():
     assert 2 * own[1].batch_records == own[1].train_records
     # Twice the sensitivity; 13 gradients instead of 25, and a context that counts like 16 of them.
     expected = 2 * ((13 + 16) / (25 + 16)) ** 0.5
-    assert half.plan.noise_stddev / make_rules(own[0]).plan.noise_stddev == pytest.approx(expected, rel=1e-3)
+    assert half.mechanism.update_noise / make_rules(own[0]).mechanism.update_noise == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_grid_keeps_what_it_names_whatever_the_preset(tmp_path):
@@ -98,7 +98,7 @@ def test_shared_runs_of_experiments_have_one_name():
 
 
 def test_context_noise_experiment_moves_the_context_noise_alone():
-    plans = [make_rules(s).plan for s in grid("context-noise", seeds=[41]) if s.dataset == "mnist"]
+    plans = [make_rules(s).mechanism.plan for s in grid("context-noise", seeds=[41]) if s.dataset == "mnist"]
     assert [plan.noise_stddev for plan in plans] == pytest.approx([plans[0].noise_stddev] * 4, rel=1e-12)
     ratios = [plan.context_noise_stddev / plan.noise_stddev for plan in plans]
     assert ratios == pytest.approx([0.3, 0.1, 1.0, 0.1])
