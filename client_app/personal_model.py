@@ -52,13 +52,18 @@ def write_model(folder: Path, tensors: dict[str, torch.Tensor], facts: dict[str,
 
 
 def load_model(folder: Path) -> nn.Module:
-    """The personal model of a folder that `write_model` made, in evaluation mode.
+    """The network of a folder that `write_model` made, in evaluation mode. `papfl.load_model` scales its input too.
 
     Its input is (n, channels, height, width) float32 in [0, 1], shifted and scaled as `model.json` says.
 
     Raises:
         ValueError: the two files don't belong together.
     """
+    return read_model(folder)[0]
+
+
+def read_model(folder: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The network, and what `model.json` says of it; raises as `load_model`."""
     from safetensors.torch import load_file
 
     metadata = json.loads((folder / "model.json").read_text())
@@ -68,4 +73,4 @@ def load_model(folder: Path) -> nn.Module:
         raise ValueError(f"{path} must be the file that model.json names ({metadata['sha256']}). Received {found}.")
     model = MODELS[metadata["architecture"]](tuple(metadata["image_shape"]), metadata["num_classes"])
     model.load_state_dict(load_file(path))
-    return model.eval()
+    return model.eval(), metadata

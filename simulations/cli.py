@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+import papfl
 from common.command import flwr_command
 from common.data.cache import DataError
 from common.data.catalog import DATASETS
@@ -28,6 +29,7 @@ from simulations.experiments import EXPERIMENTS, grid
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; returns the exit code: 0 done, 1 the run failed, 2 wrong arguments or settings."""
     parser = argparse.ArgumentParser(prog="papfl", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"papfl {papfl.__version__}")
     commands = parser.add_subparsers(required=True)
     _add_run(commands)
     _add_sweep(commands)

@@ -100,7 +100,7 @@ def _read_npz(path: Path, spec: DatasetSpec) -> OwnRecords:
         raise
     except Exception as error:  # a damaged file makes the parsers of its format raise whatever they like
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from None
-    images = _images(x, spec, f"{path}: x")
+    images = as_images(x, spec.image_shape, f"{path}: x")
     if y.shape != (len(images),) or y.dtype.kind not in "iu":
         raise DataError(
             f"{path}: y must be {len(images)} integers, one per record. Received {y.dtype} of shape {y.shape}."
@@ -121,14 +121,22 @@ def _without(images: np.ndarray, labels: np.ndarray, unusable: np.ndarray, probl
     return OwnRecords(images, labels, tuple(problems))
 
 
-def _images(x: np.ndarray, spec: DatasetSpec, where: str) -> np.ndarray:
-    """(n, c, h, w), (n, h, w, c), or (n, h, w) for one channel; uint8, or floats in [0, 1]."""
-    channels, height, width = spec.image_shape
+def as_images(x: np.ndarray, image_shape: tuple[int, int, int], where: str) -> np.ndarray:
+    """Images of any usual layout as (n, channels, height, width) float32.
+
+    Args:
+        x: (n, c, h, w), (n, h, w, c), or (n, h, w) for one channel; uint8, which becomes [0, 1], or floats, which stay.
+        where: what to call `x` in an error.
+
+    Raises:
+        DataError: another shape or type.
+    """
+    channels, height, width = image_shape
     if x.ndim == 3 and channels == 1:
         x = x[:, None]
-    elif x.ndim == 4 and x.shape[1:] == (height, width, channels) and x.shape[1:] != spec.image_shape:
+    elif x.ndim == 4 and x.shape[1:] == (height, width, channels) and x.shape[1:] != image_shape:
         x = x.transpose(0, 3, 1, 2)
-    if x.ndim != 4 or x.shape[1:] != spec.image_shape or len(x) == 0:
+    if x.ndim != 4 or x.shape[1:] != image_shape or len(x) == 0:
         raise DataError(
             f"{where} must have shape (n, {channels}, {height}, {width}) or (n, {height}, {width}, {channels}). "
             f"Received {x.shape}."

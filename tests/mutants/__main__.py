@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.mutants.bugs import BUGS, Bug
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("common", "client_app", "server_app", "simulations", "deployment", "tests")
+_PACKAGES = ("common", "client_app", "server_app", "simulations", "deployment", "papfl", "tests")
 _TESTS_FAILED = 1  # pytest's exit code; 2 and above are errors of the command, not a test that caught something
 
 
