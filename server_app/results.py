@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from common.files import write_atomically
+from common.places import expand
 from common.settings import Settings
 
 
@@ -19,7 +20,7 @@ class RunFolder:
     """`<out-dir>/<run name>/` and the names of the files in it."""
 
     def __init__(self, settings: Settings) -> None:
-        self.path = Path(settings.out_dir).expanduser().resolve() / settings.name
+        self.path = expand("out-dir", settings.out_dir).resolve() / settings.name
         self._tensorboard = settings.tensorboard
         self._writer: Any = None
 
