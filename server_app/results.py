@@ -178,7 +178,9 @@ class RunFolder:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(self.path / "tensorboard"))  # type: ignore[no-untyped-call]
+            folder = self.path / "tensorboard"
+            # A resumed run writes again what came after its checkpoint; TensorBoard then drops the earlier events of it.
+            self._writer = SummaryWriter(str(folder), purge_step=row["round"] if folder.exists() else None)  # type: ignore[no-untyped-call]
         for name, value in row.items():
             if isinstance(value, int | float) and not isinstance(value, bool) and name != "round":
                 self._writer.add_scalar(name, value, row["round"])
