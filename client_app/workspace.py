@@ -50,7 +50,7 @@ class Workspace:
             seed=settings.seed,
             device=settings.device,
         )
-        self.gradients = CoefficientGradients(self.model, self.basis)
+        self.gradients = CoefficientGradients(self.model, self.basis, reproduction=settings.deterministic)
         self.shift, self.scale = standardization(spec, settings.input_scaling)
 
     def records(self, client: int) -> ClientRecords:

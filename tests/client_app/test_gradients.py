@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import functional_call
 
-from client_app.gradients import CoefficientGradients
+from client_app.gradients import CoefficientGradients, margin
 from common.basis import make_basis
 from common.model import build_reference
 
@@ -57,7 +57,71 @@ def test_replacing_one_record_moves_the_result_by_at_most_the_sensitivity(clip, 
     assert float((before - after).norm()) <= 2 * clip / 40
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e38])
+class Given:
+    """Per-record gradients that a test makes up."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __call__(self, inputs, labels):
+        for start in range(0, len(inputs), 4):
+            block = self.rows[start : start + 4].clone()
+            yield torch.zeros(len(block)), block
+
+
+class Flat:
+    """A model of d parameters that is never run."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, dim):
+        self.dim = dim
+
+    def load(self, theta):
+        pass
+
+
+def of_rows(rows, clip_norm=1.0, denominator=None, **options):
+    basis = make_basis("identity", [rows.shape[1]], rows.shape[1], seed=0)
+    gradients = CoefficientGradients(Flat(rows.shape[1]), basis, Given(rows), **options)
+    inputs, labels = torch.zeros(len(rows), 1), torch.zeros(len(rows), dtype=torch.int64)
+    return gradients(None, inputs, labels, clip_norm=clip_norm, denominator=denominator or len(rows)).gradient
+
+
+@pytest.mark.parametrize("dim", [512, 16_384, 121_182])
+def test_no_clipped_gradient_is_longer_than_the_bound(dim):
+    """Rows of constant magnitude are where a float32 norm is most wrong: by 1e-4 at this length, where 0.1.0 left room for
+    1e-5. In exact arithmetic, whatever the magnitude, the norm is at most C_g."""
+    magnitudes = torch.logspace(-2, 1, 60)
+    norms, before = [], []
+    for magnitude in magnitudes:
+        row = magnitude.repeat(1, dim)
+        norms.append(float(of_rows(row).norm()))
+        before.append(float(of_rows(row, reproduction=True).norm()))
+    assert max(norms) <= 1.0
+    assert max(norms) > 1.0 - 1e-9
+    if dim == 121_182:
+        assert max(before) > 1.0 + 1e-5  # what this test is here for
+
+
+@pytest.mark.parametrize("count", [333, 800])
+def test_rounding_does_not_add_to_the_sensitivity(count):
+    """All records pull one way and one of them the other: the largest sums, of which float32 keeps seven digits."""
+    row = torch.randn(2048, generator=torch.Generator().manual_seed(3)) * 5
+    rows = row.repeat(count, 1)
+    neighbour = rows.clone()
+    neighbour[count // 2] *= -1
+    moved = float((of_rows(rows) - of_rows(neighbour)).norm())
+    assert 2 / count * (1 - 1e-8) < moved <= 2 / count
+    assert margin(2048, count) < 1e-9
+
+
+def test_a_huge_gradient_is_clipped_like_any_other():
+    row = torch.randn(1, 512, generator=torch.Generator().manual_seed(3))
+    assert torch.allclose(of_rows(row * 1e34), of_rows(row * 10), rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_bad_records_contribute_zero_and_are_counted(value):
     damaged = X.clone()
     damaged[[3, 20]] = value

@@ -51,16 +51,16 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "clip by part of the vector instead of jointly",
         GRADIENTS,
-        "    norms = torch.linalg.vector_norm(rows, dim=1)\n",
+        "    usable = torch.isfinite(norms)\n",
         "    parts = rows.split(rows.shape[1] // 2, dim=1)\n"
         "    rows[:] = torch.cat([p * torch.clamp(bound / p.norm(dim=1, keepdim=True), max=1.0) for p in parts], dim=1)\n"
-        "    norms = torch.linalg.vector_norm(rows, dim=1).clamp_max(bound)\n",
+        "    norms = torch.linalg.vector_norm(rows.double(), dim=1).clamp_max(bound)\n    usable = torch.isfinite(norms)\n",
         "tests/client_app/test_gradients.py::test_clip_is_joint_per_record_and_the_denominator_is_fixed",
     ),
     Bug(
         "clip after averaging",
         (
-            (GRADIENTS, "total += torch.mv(rows.t(), weights)", "total += rows.sum(0)"),
+            (GRADIENTS, "            _add(total, rows, weights)\n", "            total += rows.sum(0)\n"),
             (
                 GRADIENTS,
                 "gradient=total / denominator,",
@@ -72,9 +72,24 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "no clip at all",
         GRADIENTS,
-        "weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)",
-        "weights = torch.ones_like(norms)",
+        "    weights = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)\n"
+        "    return norms, *_zeroed(rows, usable, weights)\n",
+        "    weights = torch.ones_like(norms)\n    return norms, *_zeroed(rows, usable, weights)\n",
         "tests/client_app/test_sensitivity.py::test_gradient_release",
+    ),
+    bug(
+        "norms are estimated in float32",
+        GRADIENTS,
+        "_kernels().norms(rows.numpy(), norms.numpy())",
+        "norms = torch.linalg.vector_norm(rows, dim=1).double()",
+        "tests/client_app/test_gradients.py::test_no_clipped_gradient_is_longer_than_the_bound",
+    ),
+    bug(
+        "rounding of sums is forgotten",
+        GRADIENTS,
+        "_kernels().add(total.numpy(), rows.numpy(), weights.numpy())",
+        "total += torch.mv(rows.t(), weights.float())",
+        "tests/client_app/test_gradients.py::test_rounding_does_not_add_to_the_sensitivity",
     ),
     bug(
         "non-finite record passes",
