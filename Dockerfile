@@ -9,14 +9,18 @@ WORKDIR /app
 COPY README.md wheel[s] /wheels/
 COPY pyproject.toml README.md LICENSE ./
 # Dependencies first: they are rebuilt only when pyproject.toml changes. Packages may be empty until then.
+COPY deployment/constraints.py /tmp/
+# Versions are bounded in pyproject.toml alone: PyTorch is installed within its bounds, and stays as it is afterwards.
 # A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     python3 -c "import os, tomllib as t; [os.makedirs(p.replace('.', '/'), exist_ok=True) \
         for p in t.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']]" && \
-    /opt/venv/bin/pip install ${TORCH} && \
-    /opt/venv/bin/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" > /tmp/torch && \
-    /opt/venv/bin/pip install --constraint /tmp/torch -e .
+    python3 /tmp/constraints.py pyproject.toml > /tmp/constraints.txt && \
+    /opt/venv/bin/pip install --constraint /tmp/constraints.txt ${TORCH} && \
+    /opt/venv/bin/python -c "from importlib.metadata import distributions; [print(f'{d.name}=={d.version}') \
+        for d in distributions() if d.name in ('torch', 'torchvision')]" > /tmp/torch.txt && \
+    /opt/venv/bin/pip install --constraint /tmp/constraints.txt --constraint /tmp/torch.txt -e .
 
 FROM python:3.11-slim
 ENV PATH=/opt/venv/bin:$PATH \
@@ -34,6 +38,7 @@ COPY client_app client_app
 COPY server_app server_app
 COPY simulations simulations
 COPY deployment deployment
+COPY papfl papfl
 # Compiled once, here: a process per message must not compile. Bytecode too, since the code is read-only later.
 RUN python -m client_app.warm_up && \
     python -m compileall -q /app && chmod -R a+rX /opt/papfl

@@ -13,6 +13,7 @@ from typing import Any
 
 from client_app.policy import Policy
 from client_app.sources import Place
+from common.places import expand
 from common.settings import Settings
 from common.validation import boolean, integer, number, one_of
 
@@ -79,8 +80,9 @@ class Node:
             deterministic=boolean("allow-deterministic", config.get("allow-deterministic", not deployed)),
         )
         state, own = (_absolute(key, config.get(key)) for key in ("state-dir", "data"))
-        data_dir = Path(str(config.get("data-dir", settings.data_dir))).expanduser()
-        place = Place(data_dir, own, state)
+        data_dir = str(config.get("data-dir", settings.data_dir))
+        # Own records need no cache, and a node's user may have no home directory.
+        place = Place(Path(data_dir) if own else expand("data-dir", data_dir), own, state)
         return cls(client, place, state, policy)
 
 

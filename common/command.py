@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 
+from common.flower import toml_pairs
 from common.settings import Settings
 
 
@@ -19,8 +20,8 @@ def federation_config(settings: Settings, gpus: float = 0.0) -> str:
 
 def flwr_command(settings: Settings, gpus: float = 0.0) -> str:
     """The whole line, with every setting that differs from its default."""
-    values = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.changed().items())
     return (
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream "
-        f"--federation-config '{federation_config(settings, gpus)}' --run-config '{values}'"
+        f"--federation-config {shlex.quote(federation_config(settings, gpus))} "
+        f"--run-config {shlex.quote(toml_pairs(settings.changed()))}"
     )

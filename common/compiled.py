@@ -8,6 +8,7 @@ imported only when a kernel is first used.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -19,26 +20,27 @@ from pathlib import Path
 from types import ModuleType
 
 
-def wanted_folder() -> Path:
-    """Below `PAPFL_CACHE_DIR`, or ~/.cache/papfl."""
-    return Path(os.environ.get("PAPFL_CACHE_DIR", "~/.cache/papfl")).expanduser() / "kernels"
+def wanted_folder() -> Path | None:
+    """Below `PAPFL_CACHE_DIR`, or ~/.cache/papfl; None for a user without a home directory."""
+    try:
+        return Path(os.environ.get("PAPFL_CACHE_DIR", "~/.cache/papfl")).expanduser() / "kernels"
+    except RuntimeError:
+        return None
 
 
 def cache_folder() -> Path:
     """`wanted_folder`, or a folder in the temporary directory where that cannot be written."""
     wanted = wanted_folder()
-    try:
-        wanted.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=wanted):
-            return wanted
-    except OSError:
-        fallback = Path(tempfile.gettempdir()) / f"papfl-kernels-{os.getuid()}"
-        fallback.mkdir(mode=0o700, exist_ok=True)
-        if fallback.stat().st_uid != os.getuid():
-            raise PermissionError(
-                f"PAPFL_CACHE_DIR must be writable. Received {wanted}, and {fallback} is not ours."
-            ) from None
-        return fallback
+    if wanted is not None:
+        with contextlib.suppress(OSError):
+            wanted.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=wanted):
+                return wanted
+    fallback = Path(tempfile.gettempdir()) / f"papfl-kernels-{os.getuid()}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():
+        raise PermissionError(f"PAPFL_CACHE_DIR must be writable. Received {wanted}, and {fallback} is not ours.")
+    return fallback
 
 
 @cache
@@ -55,10 +57,10 @@ def load_compiled(source_file: Path, *parts: Path) -> ModuleType:
     folder = cache_folder() / digest
     name = f"papfl_{source_file.stem}_{digest}"
     path = folder / f"{name}.py"
-    warmed = wanted_folder() / digest
-    if not path.exists() and warmed != folder and warmed.is_dir():
+    wanted = wanted_folder()
+    if not path.exists() and wanted not in (None, folder.parent) and (wanted / digest).is_dir():
         # A read-only image with a warm cache: Numba wants to write beside what it reads, so work on a copy.
-        shutil.copytree(warmed, folder, dirs_exist_ok=True)
+        _copy_whole(wanted / digest, folder)
     if not path.exists():
         folder.mkdir(exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
@@ -70,3 +72,11 @@ def load_compiled(source_file: Path, *parts: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _copy_whole(source: Path, target: Path) -> None:
+    """Copy a folder; several processes may do it at once, and none sees half a copy."""
+    with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as temporary:
+        copy = Path(shutil.copytree(source, Path(temporary) / target.name))
+        with contextlib.suppress(OSError):  # another process was first
+            copy.rename(target)

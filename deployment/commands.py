@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,14 @@ def _add_init(deploy: Any) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from deployment.compose import write_services
+    from deployment.compose import check_folder, write_services
     from deployment.layout import Layout
     from deployment.pki import initialise
 
     if options.nodes < 1:
         raise ValueError(f"--nodes must be an integer >= 1. Received {options.nodes}.")
     layout = Layout(options.folder)
+    check_folder(layout)
     made = initialise(layout, nodes=options.nodes, names=options.name)
     layout.results.mkdir(exist_ok=True)
     write_services(layout, options.nodes)
@@ -100,9 +102,7 @@ def _cli(options: argparse.Namespace) -> Any:
     ca = (options.ca or Layout(options.folder).ca).resolve()
     if not ca.is_file():
         raise ValueError(f"--ca must be a certificate file (papfl deploy init makes one). Received {ca}.")
-    # A folder of our own: the config.toml of an exported FLWR_HOME is somebody else's.
-    home = Path(os.environ.get("FLWR_HOME", "~/.papfl-flwr")).expanduser() / "papfl"
-    return FlowerCli(home, options.address, ca)
+    return FlowerCli(None, options.address, ca)
 
 
 def _add_local(deploy: Any, add_settings: Callable[[Any], None], parse: Parse) -> None:
@@ -135,15 +135,29 @@ def _local(options: argparse.Namespace, parse: Parse) -> int:
     options.num_participating, options.num_future = options.nodes - options.future, options.future
     options.num_rounds = options.rounds
     options.out_dir = options.out_dir or str(layout.local / "results")
-    settings = dataclasses.replace(parse(options), require_future=options.late == 0)
+    if options.clients_per_round is None:
+        options.clients_per_round = min(Settings.clients_per_round, options.num_participating)
+    with _named_as_here():
+        settings = dataclasses.replace(parse(options), require_future=options.late == 0)
+        session = run_locally(layout, settings, late=options.late, personalize=options.personalize or options.late > 0)
     console = Console()
-    session = run_locally(layout, settings, late=options.late, personalize=options.personalize or options.late > 0)
     show_progress(session.rows, settings, console)
     show_summary(session.summary(), console)
     report = session.personalized()
     for client, outcome in report.items():
         console.print(f"node {client}: {outcome['status']}, epsilon {_epsilon(outcome)}")
     return 0 if all(outcome["status"] == "delivered" for outcome in report.values()) else 1
+
+
+@contextlib.contextmanager
+def _named_as_here() -> Iterator[None]:
+    """Errors about settings that follow from the options of `deploy local` say from which."""
+    own = {"num-participating": "--nodes minus --future", "num-future": "--future", "num-rounds": "--rounds"}
+    try:
+        yield
+    except ValueError as error:
+        names = ", ".join(f"{name} is {option}" for name, option in own.items() if name in str(error))
+        raise ValueError(f"{error} Here, {names}." if names else str(error)) from None
 
 
 def _epsilon(outcome: dict[str, Any]) -> str:

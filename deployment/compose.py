@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from common.files import write_atomically
 from deployment.layout import Layout
 
@@ -14,6 +16,8 @@ x-papfl: &papfl
   cap_drop: [ALL]
   security_opt: ["no-new-privileges:true"]
   restart: on-failure
+  # Docker hands its own proxies to containers; what these talk to is in their own networks.
+  environment: {{NO_PROXY: "*", no_proxy: "*"}}
   entrypoint: []
 services:
 """
@@ -37,6 +41,15 @@ _NODE = """  supernode-{node}:
     volumes: ["${{DATA_{node}:-${{DATA:-data}}}}:/data:ro", "state-{node}:/state"]
     networks: [node-{node}]
 """
+
+
+def check_folder(layout: Layout) -> None:
+    """Raises `ValueError` for a folder whose name a compose file would read as something else."""
+    if not re.fullmatch(r"[\w .@+-]+", layout.root.name):
+        raise ValueError(
+            "--folder must have a name of letters, digits, spaces and .@+-_ (it stands in a compose file). "
+            f"Received {layout.root.name!r}."
+        )
 
 
 def write_services(layout: Layout, nodes: int) -> None:

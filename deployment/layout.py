@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from common.places import expand
+
 
 class Layout:
     """A deployment's folder.
@@ -19,7 +21,7 @@ class Layout:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = root.expanduser().resolve()
+        self.root = expand("--folder", root).resolve()
         certificates = self.root / "certificates"
         self.ca, self.ca_key = certificates / "ca.crt", certificates / "ca.key"
         self.server_certificate, self.server_key = certificates / "server.pem", certificates / "server.key"

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from deployment.layout import Layout
+from deployment.names import certificate_name
 
 DEFAULT_NAMES = ("superlink", "localhost", "127.0.0.1")
 _CA_DAYS, _SERVER_DAYS = 3650, 825
@@ -27,12 +28,12 @@ def initialise(layout: Layout, *, nodes: int, names: Sequence[str] = ()) -> list
         names: DNS names and addresses of the SuperLink beside `DEFAULT_NAMES`; they go into its certificate.
 
     Raises:
-        ValueError: an existing certificate lacks one of `names`, or half of a pair is missing.
+        ValueError: one of `names` is none, an existing certificate lacks one, or half of a pair is missing.
     """
+    wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *map(certificate_name, names))))
     made: list[Path] = []
     layout.keys.mkdir(parents=True, exist_ok=True)
     layout.ca.parent.mkdir(parents=True, exist_ok=True)
-    wanted = tuple(dict.fromkeys((*DEFAULT_NAMES, *names)))
     if not layout.ca.exists():
         _make_authority(layout)
         made += [layout.ca_key, layout.ca]

@@ -10,6 +10,7 @@ from typing import Any
 
 from common.data.cache import require_cached
 from common.flower import FlowerCli
+from common.places import expand, require_writable
 from common.rules import make_rules
 from common.settings import Settings
 from deployment.follow import follow, submit
@@ -59,8 +60,10 @@ def run_locally(layout: Layout, settings: Settings, *, late: int = 0, personaliz
             "dataset must be mnist or cifar10 for `papfl deploy local`; nodes with own records: docs/deployment.md. "
             "Received 'own'."
         )
-    require_cached(settings.dataset, Path(settings.data_dir).expanduser())
+    require_cached(settings.dataset, expand("data-dir", settings.data_dir))
     folder = RunFolder(settings)
+    require_writable("out-dir", folder.path)
+    require_writable("--folder", layout.root)
     folder.check(resume=settings.resume)
     folder.failure.unlink(missing_ok=True)
     initialise(layout, nodes=settings.num_clients)
@@ -100,7 +103,7 @@ def node_config(settings: Settings, node: int) -> dict[str, Any]:
     return {
         "partition-id": node,
         "num-partitions": settings.num_clients,
-        "data-dir": str(Path(settings.data_dir).expanduser().resolve()),
+        "data-dir": str(expand("data-dir", settings.data_dir).resolve()),
         "diagnostics": settings.diagnostics,
         "allow-deterministic": settings.deterministic,
     }

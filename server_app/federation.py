@@ -21,6 +21,10 @@ log = logging.getLogger("papfl.server")
 
 
 _POLL_SECONDS = 0.2
+_HINT = (
+    "In a deployment, start them; their logs say why they are not there. In simulation `papfl run` makes all clients, and by "
+    "hand this does:"
+)
 
 
 class FederationError(RuntimeError):
@@ -59,14 +63,21 @@ class Federation:
             FederationError: another number of clients than the settings say, an incomplete set of partition ids, or a
                 client that refuses.
         """
-        self._wait()
-        hellos, problems = self._greet()
-        missing = sorted(set(range(self._required)) - set(hellos))
-        if missing or problems:
+        complete = self._wait()
+        patience = self._settings.round_timeout
+        if not complete:  # who is there says who is missing, and at once: nobody waits for a node that hangs
+            patience = min(patience, self._settings.federation_timeout)
+        hellos, problems = self._greet(patience)
+        wanted = set(range(self._required))
+        missing, surplus = sorted(wanted - set(hellos)), sorted(set(hellos) - wanted)
+        said = [f"Missing {_some(missing)}"] if missing else []
+        if surplus and self._settings.require_future:
+            said.append(f"not in this run {_some(surplus)}")
+        if said or problems:
+            hint = "The clients' logs say why." if complete else f"{_HINT}\n  {flwr_command(self._settings)}"
             raise FederationError(
-                f"The federation must have partition ids 0 to {self._required - 1}. "
-                f"Missing {missing[:10]}{'...' if len(missing) > 10 else ''}; {'; '.join(problems) or 'no errors'}."
-                " The clients' logs say why."
+                f"The federation must have {'' if self._settings.require_future else 'at least '}partition ids 0 to {self._required - 1}. Received {len(hellos)} clients. "
+                f"{'; '.join([*said, *problems])}. {hint}"
             )
         return hellos
 
@@ -75,21 +86,21 @@ class Federation:
         deadline = time.monotonic() + self._settings.federation_timeout
         while not list(self._grid.get_node_ids()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        return self._greet()
+        return self._greet(self._settings.round_timeout)
 
     @property
     def _required(self) -> int:
         """Clients 0 to this must be there."""
         return self._settings.num_clients if self._settings.require_future else self._settings.num_participating
 
-    def _greet(self) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    def _greet(self, timeout: float) -> tuple[dict[int, dict[str, Any]], list[str]]:
         kind = f"{MessageType.QUERY}.{HELLO}"
         nodes = sorted(self._grid.get_node_ids())
         messages = [Message(RecordDict({REQUEST: ConfigRecord()}), node, kind, group_id="0") for node in nodes]
         hellos: dict[int, dict[str, Any]] = {}
         problems: list[str] = []
         doubtful: set[int] = set()
-        for reply in self._grid.send_and_receive(messages, timeout=self._settings.round_timeout):
+        for reply in self._grid.send_and_receive(messages, timeout=timeout):
             if reply.has_error():
                 problems.append(_describe(reply))
                 continue
@@ -156,8 +167,8 @@ class Federation:
         replies = self._grid.send_and_receive(messages, timeout=self._settings.round_timeout)
         return self.collect(replies, requests, round)
 
-    def _wait(self) -> None:
-        """Until enough clients are there: all of them, or at least the participating ones."""
+    def _wait(self) -> bool:
+        """Until enough clients are there: all of them, or at least the participating ones. False: not in time."""
         settings = self._settings
 
         def complete(count: int) -> bool:
@@ -168,13 +179,11 @@ class Federation:
         while not complete(count) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
             count = len(list(self._grid.get_node_ids()))
-        if not complete(count):
-            wanted = settings.num_clients if settings.require_future else f"at least {self._required}"
-            raise FederationError(
-                f"The federation must have {wanted} clients (num-participating"
-                f"{' + num-future' if settings.require_future else ''}). Received {count}. "
-                f"In simulation, `papfl run` sets it; by hand:\n  {flwr_command(settings)}"
-            )
+        return complete(count)
+
+
+def _some(clients: list[int]) -> str:
+    return f"{clients[:10]}{'...' if len(clients) > 10 else ''}"
 
 
 def _of_one_key(hellos: Mapping[int, Mapping[str, Any]]) -> list[list[int]]:

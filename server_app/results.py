@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from common.files import write_atomically
+from common.places import expand
 from common.settings import Settings
 
 
@@ -19,7 +20,7 @@ class RunFolder:
     """`<out-dir>/<run name>/` and the names of the files in it."""
 
     def __init__(self, settings: Settings) -> None:
-        self.path = Path(settings.out_dir).expanduser().resolve() / settings.name
+        self.path = expand("out-dir", settings.out_dir).resolve() / settings.name
         self._tensorboard = settings.tensorboard
         self._writer: Any = None
 
@@ -177,7 +178,9 @@ class RunFolder:
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(self.path / "tensorboard"))  # type: ignore[no-untyped-call]
+            folder = self.path / "tensorboard"
+            # A resumed run writes again what came after its checkpoint; TensorBoard then drops the earlier events of it.
+            self._writer = SummaryWriter(str(folder), purge_step=row["round"] if folder.exists() else None)  # type: ignore[no-untyped-call]
         for name, value in row.items():
             if isinstance(value, int | float) and not isinstance(value, bool) and name != "round":
                 self._writer.add_scalar(name, value, row["round"])

@@ -19,11 +19,13 @@ from common.data.cache import DataError
 from common.data.catalog import DATASETS
 from common.data.sources import fetch, import_file
 from common.files import write_atomically
+from common.places import expand
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
 from simulations.audit.command import add_audit
 from simulations.data_check import add_command as add_data_check
 from simulations.experiments import EXPERIMENTS, grid
+from simulations.streams import as_file, plain_streams
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,18 +42,21 @@ def main(arguments: list[str] | None = None) -> int:
     _add_explain(commands)
     add_audit(commands)
     add_commands(commands, _add_setting_options, _settings)
-    options = parser.parse_args(arguments)
-    # A terminated command must end what it started: SuperLink, ServerApp, Ray.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        code: int = options.handler(options)
-        return code
-    except (ValueError, DataError) as error:
-        print(f"papfl: {error}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        print(f"papfl: {error}", file=sys.stderr)
-        return 1
+    with plain_streams():
+        options = parser.parse_args(arguments)
+        # A terminated command must end what it started: SuperLink, ServerApp, Ray.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        try:
+            code: int = options.handler(options)
+            return code
+        except (ValueError, DataError) as error:
+            print(f"papfl: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:
+            raise
+        except (RuntimeError, OSError) as error:  # OSError: a full disk, a folder that may not be written
+            print(f"papfl: {error}", file=sys.stderr)
+            return 1
 
 
 def _add_run(commands: Any) -> None:
@@ -83,9 +88,9 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.references and settings.diagnostics == "off":
         raise ValueError("diagnostics must be 'public-data' for --references: they are noiseless. Received 'off'.")
-    console = Console()
-    console.print(f"results: {RunFolder(settings).path}")
     rows = runs.run_on_ray(settings, options.client_gpus) if options.backend == "ray" else runs.run_in_process(settings)
+    console = Console()
+    console.print(f"results: {RunFolder(settings).path}", markup=False, soft_wrap=True)
     show_progress(rows, settings, console)
     folder = RunFolder(settings)
     summary = json.loads(folder.summary.read_text())
@@ -106,7 +111,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     given.setdefault("out-dir", str(Path.cwd() / "runs"))
     for key in ("out-dir", "data-dir"):
         if key in given:
-            given[key] = os.path.abspath(os.path.expanduser(given[key]))
+            given[key] = os.path.abspath(expand(key, given[key]))
     return Settings.from_config(given, given=given)
 
 
@@ -164,7 +169,7 @@ def _sweep(options: argparse.Namespace) -> int:
         plan,
         results=results,
         work=options.work.resolve(),
-        data_dir=Path(options.data_dir).expanduser().resolve(),
+        data_dir=expand("--data-dir", options.data_dir).resolve(),
         jobs=options.jobs,
         address=options.address,
         console=console,
@@ -227,13 +232,13 @@ def _add_data(commands: Any) -> None:
 
 def _fetch(options: argparse.Namespace) -> int:
     for name in options.names:
-        source = fetch(name, Path(options.data_dir).expanduser(), force=options.force)
+        source = fetch(name, expand("--data-dir", options.data_dir), force=options.force)
         print(f"{name}: ready ({source})")
     return 0
 
 
 def _import(options: argparse.Namespace) -> int:
-    name = import_file(options.path, Path(options.data_dir).expanduser())
+    name = import_file(options.path, expand("--data-dir", options.data_dir))
     print(f"{name}: ready ({options.path})")
     return 0
 
@@ -265,11 +270,10 @@ def _add_settings(commands: Any) -> None:
 def _show_settings(options: argparse.Namespace) -> int:
     from simulations import settings_table
 
-    print(
-        {"text": settings_table.as_text, "toml": settings_table.as_toml, "markdown": settings_table.as_markdown}[
-            options.format
-        ]()
-    )
+    if options.format == "text":
+        print(settings_table.as_text())
+    else:
+        as_file({"toml": settings_table.as_toml, "markdown": settings_table.as_markdown}[options.format]())
     return 0
 
 

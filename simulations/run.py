@@ -12,6 +12,7 @@ from typing import Any
 from common.command import federation_config
 from common.data.cache import require_cached
 from common.flower import SuperLinkError
+from common.places import expand, require_writable
 from common.rules import make_rules
 from common.settings import Settings
 from server_app.results import RunFolder
@@ -47,17 +48,24 @@ def check(settings: Settings) -> None:
         raise ValueError(
             "dataset must be mnist or cifar10 in simulation; own records live in nodes (papfl deploy). Received 'own'."
         )
-    require_cached(settings.dataset, Path(settings.data_dir).expanduser())
-    RunFolder(settings).check(resume=settings.resume)
+    require_cached(settings.dataset, expand("data-dir", settings.data_dir))
+    folder = RunFolder(settings)
+    require_writable("out-dir", folder.path)
+    folder.check(resume=settings.resume)
 
 
 def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
     """Run by `flwr run`; yields the metrics of every round as they are written.
 
     Raises:
+        ValueError, DataError: see `check`; at once, before the first row is asked for.
         SuperLinkError: the run did not complete, with the cause.
     """
     check(settings)
+    return _run_on_ray(settings, gpus)
+
+
+def _run_on_ray(settings: Settings, gpus: float) -> Iterator[Row]:
     folder = RunFolder(settings)
     folder.failure.unlink(missing_ok=True)
     with LocalSuperLink() as superlink:
@@ -80,12 +88,16 @@ def run_on_ray(settings: Settings, gpus: float = 0.0) -> Iterator[Row]:
 
 
 def run_in_process(settings: Settings) -> Iterator[Row]:
-    """The same run without processes; yields the same rows."""
+    """The same run without processes; yields the same rows, and raises the same at once."""
+    check(settings)
+    return _run_in_process(settings)
+
+
+def _run_in_process(settings: Settings) -> Iterator[Row]:
     from client_app.app import app
     from server_app.app import run
     from simulations.grid import InProcessGrid
 
-    check(settings)
     failure: list[BaseException] = []
 
     def target() -> None:

@@ -38,7 +38,8 @@ def as_markdown() -> str:
 
 def as_text() -> str:
     """For a terminal."""
-    return "\n".join(f"{key} = {default}\n    {meaning} ({allowed})" for _, key, default, allowed, meaning in rows())
+    text = "\n".join(f"{key} = {default}\n    {meaning} ({allowed})" for _, key, default, allowed, meaning in rows())
+    return text.replace("≥", ">=").replace("≤", "<=")
 
 
 def _toml(default: Any) -> str:

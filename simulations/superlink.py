@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from common.flower import FlowerCli, SuperLinkError, environment, free_port, listening
+from simulations.ray_folder import ray_folder
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -33,7 +34,7 @@ class LocalSuperLink:
         self.home = Path(self._directory.name)
         self._log = self.home / "superlink.log"
         self._port = free_port()
-        self._environment = environment(self.home)
+        self._environment = {**environment(self.home), "RAY_TMPDIR": str(ray_folder())}
         self.flwr = FlowerCli(self.home, f"127.0.0.1:{self._port}")
         self._process: subprocess.Popen[bytes]
 

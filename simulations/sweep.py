@@ -20,6 +20,7 @@ from common.data.cache import require_cached
 from common.settings import Settings
 from common.space import PARAMETER_SPACE
 from simulations.experiments import GAINS_PLACEHOLDER
+from simulations.ray_folder import ray_folder
 from simulations.records import read_records, run_hash
 from simulations.worker import execute, gains_path
 
@@ -92,7 +93,7 @@ def run_sweep(
     if address:
         ray.init(address=address, log_to_driver=False)
     else:
-        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False, _temp_dir=str(ray_folder() / "ray"))
     try:
         return _run_all(plan, results, work, data_dir, jobs, console)
     finally:

@@ -8,6 +8,7 @@ gradient; the holder's own log names it, and so does `papfl data check`.
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from common.data.cache import DataError
 from common.data.catalog import DatasetSpec
+from common.data.image import read_image
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"})
 
@@ -68,7 +70,7 @@ def list_classes(path: Path, spec: DatasetSpec) -> tuple[str, ...]:
     """Class folders of an image folder, label by position; empty for an NPZ file.
 
     Every data holder must give a class the same label, whichever classes it has: the folders are either named 0, 1, ...,
-    or there are exactly num-classes of them (empty ones count), labelled in the order of their names.
+    or there are exactly num-classes of them (empty ones count), labelled in the order of their names (in Unicode's composed form).
 
     Raises:
         DataError: neither.
@@ -77,7 +79,9 @@ def list_classes(path: Path, spec: DatasetSpec) -> tuple[str, ...]:
         return ()
     if not path.is_dir():
         raise DataError(f"data must be an .npz file or a folder of class folders. Received {path}.")
-    folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    folders = sorted(
+        {_class_name(folder.name) for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith(".")}
+    )
     numbered = [str(label) for label in range(spec.num_classes)]
     if set(folders) <= set(numbered):
         return tuple(numbered)
@@ -87,6 +91,11 @@ def list_classes(path: Path, spec: DatasetSpec) -> tuple[str, ...]:
             f"of them. Received {folders[:12]}."
         )
     return tuple(folders)
+
+
+def _class_name(folder: str) -> str:
+    """One of the ways to write a name in Unicode: systems differ in which they keep, and names decide labels."""
+    return unicodedata.normalize("NFC", folder)
 
 
 def _read_npz(path: Path, spec: DatasetSpec) -> OwnRecords:
@@ -155,27 +164,12 @@ def _read_folder(path: Path, spec: DatasetSpec, names: list[str], classes: tuple
     images = np.empty((len(names), *spec.image_shape), np.float32)
     labels = np.zeros(len(names), np.int64)
     unusable, problems = np.zeros(len(names), dtype=bool), []
+    names_of_classes = [_class_name(name) for name in classes]
     for row, name in enumerate(names):
         try:
-            labels[row] = classes.index(name.split("/", 1)[0])
-            images[row] = _read_image(path / name, spec)
+            labels[row] = names_of_classes.index(_class_name(name.split("/", 1)[0]))
+            images[row] = read_image(path / name, spec.image_shape)
         except Exception as error:  # a damaged file makes Pillow raise whatever it likes, even SyntaxError
             unusable[row] = True
             problems.append(f"{name}: {error}")
     return _without(images, labels, unusable, problems)
-
-
-def _read_image(path: Path, spec: DatasetSpec) -> np.ndarray:
-    """One image file as (channels, height, width) float32 in [0, 1].
-
-    Raises:
-        ValueError: another size. Whatever else Pillow raises.
-    """
-    from PIL import Image
-
-    channels, height, width = spec.image_shape
-    with Image.open(path) as image:
-        if image.size != (width, height):
-            raise ValueError(f"must be {width} x {height} pixels, has {image.size[0]} x {image.size[1]}")
-        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-    return pixels.reshape(height, width, channels).transpose(2, 0, 1) / np.float32(255.0)

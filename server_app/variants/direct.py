@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from common.places import expand
 from common.settings import Settings
 from server_app.variants.base import Variant
 
@@ -27,7 +28,7 @@ class Replay(Direct):
 
     def __init__(self, settings: Settings, k: int) -> None:
         super().__init__(k)
-        self._gains = read_gains(Path(settings.replay_gains).expanduser(), settings.num_rounds)
+        self._gains = read_gains(expand("replay-gains", settings.replay_gains), settings.num_rounds)
 
     def weight(self, round: int, clients: int) -> float:
         """γ_t times the mean's."""

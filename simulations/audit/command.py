@@ -68,7 +68,7 @@ def _audit(options: argparse.Namespace) -> int:
                 f"{row['channel']} {row['adversary']}: claimed epsilon {row['claimed_epsilon']:.4g}, at least "
                 f"{row['epsilon']:.2f} ({row['correct']} of {row['guesses']} guesses right)"
             )
-    console.print(f"{options.out}, {options.out.with_suffix('.md')}")
+    console.print(f"{options.out}, {options.out.with_suffix('.md')}", markup=False, soft_wrap=True)
     refuted = [row for row in rows if row["refuted"]]
     for row in refuted:
         console.print(f"[red]claim refuted[/red]: {row['channel']}, epsilon {row['claimed_epsilon']:.4g}")

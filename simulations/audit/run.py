@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from client_app.app import app
 from client_app.sources import Place
 from client_app.workspace import Workspace, workspace
+from common.places import expand
 from common.privacy.report import privacy_report
 from common.rules import Rules, make_rules
 from common.settings import Settings
@@ -65,7 +65,7 @@ def run_with_canaries(settings: Settings, per_client: int, trial: int) -> Transc
     Raises:
         ValueError: settings that don't go together, too many canaries, a run folder that is in use.
     """
-    rules, data_dir = make_rules(settings), Path(settings.data_dir).expanduser()
+    rules, data_dir = make_rules(settings), expand("data-dir", settings.data_dir)
     space = workspace(settings, Place(data_dir))  # the one that the clients of this process use
     records = CanaryRecords(settings, data_dir, per_client, trial)
     space.source = records
