@@ -11,14 +11,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from client_app.gradients import BatchGradient, CoefficientGradients
+from client_app.gradient_path import Gradients, make_gradients
+from client_app.gradients import BatchGradient
 from client_app.sources import Place, RecordSource, source_of
-from common.basis import Basis, make_basis
+from common.basis import Basis
 from common.data.records import ClientRecords, standardization
 from common.model import FlatModel, build_reference
 from common.numerics import check_device, pin_torch
 from common.rules import Rules, make_rules
 from common.settings import Settings
+from common.space import basis_of
 
 _EVALUATION_BATCH = 200
 
@@ -43,14 +45,10 @@ class Workspace:
             scale=settings.reference_scale,
             device=settings.device,
         )
-        self.basis: Basis = make_basis(
-            self.rules.space.basis,
-            self.rules.space.tensors,
-            self.rules.space.dim,
-            seed=settings.seed,
-            device=settings.device,
+        self.basis: Basis = basis_of(self.rules.space, seed=settings.seed, device=settings.device)
+        self.gradients: Gradients = make_gradients(
+            self.model, self.basis, spec.image_shape, reproduction=settings.deterministic
         )
-        self.gradients = CoefficientGradients(self.model, self.basis, reproduction=settings.deterministic)
         self.shift, self.scale = standardization(spec, settings.input_scaling)
 
     def records(self, client: int) -> ClientRecords:

@@ -128,12 +128,24 @@ class Settings:
     )
     basis: str = choice_field(
         "fold",
-        ("fold", "layers", "dct", "dense"),
-        "signed strided fold (fast), the same for every tensor alone, subsampled signed cosine transform, dense QR (small)",
+        ("fold", "layers", "kron", "dct", "dense"),
+        "signed strided fold, the same for every tensor alone, Kronecker factors (any model at the price of plain training), cosine transform, dense QR (small)",
         "model",
     )
     num_coefficients: int = int_field(
         16384, "k, dimension of the adaptation subspace", "model", at_least=1, at_most=10**7
+    )
+    kron_rank: int = int_field(
+        32, "rank of every weight's block where basis is kron; lowered until k fits", "model", at_least=1, at_most=10**4
+    )
+    kron_ranks: str = text_field(
+        "", "other ranks where basis is kron: 'pattern=rank,...' on parameter names; empty: none", "model"
+    )
+    kron_vectors: str = choice_field(
+        "identity",
+        ("identity", "frozen"),
+        "where basis is kron: biases and normalisation move freely, or stay at the reference",
+        "model",
     )
     coefficient_noise: float = float_field(
         0.0,

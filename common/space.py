@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from common.basis import Basis, make_basis
+from common.basis.kron import KronBasis, KronBlock, kron_blocks
 from common.data.catalog import DatasetSpec
 from common.model import MODELS
 from common.settings import Settings
@@ -25,11 +27,13 @@ class Space:
         basis: kind of basis; "identity" for parameter space.
         dim: k, coordinates of one release.
         tensors: entries of each tensor of the personal model; their sum is d_theta.
+        blocks: of the Kronecker basis; empty for the others.
     """
 
     basis: str
     dim: int
     tensors: tuple[int, ...]
+    blocks: tuple[KronBlock, ...] = ()
 
 
 def space_of(settings: Settings, spec: DatasetSpec, noise_stddev: float) -> Space:
@@ -43,4 +47,14 @@ def space_of(settings: Settings, spec: DatasetSpec, noise_stddev: float) -> Spac
     if settings.coefficient_noise and noise_stddev > 0:
         affordable = int(settings.coefficient_noise * settings.clip_norm / noise_stddev)
         k = min(k, max(affordable, len(tensors)))
+    if settings.basis == "kron":
+        blocks = kron_blocks(model, settings.kron_rank, settings.kron_ranks, settings.kron_vectors, k)
+        return Space("kron", sum(block.p * block.q for block in blocks), tensors, blocks)
     return Space(settings.basis, k, tensors)
+
+
+def basis_of(space: Space, *, seed: int, device: str = "cpu") -> Basis:
+    """The basis of a space, from the public seed."""
+    if space.basis == "kron":
+        return KronBasis(sum(space.tensors), space.blocks, seed=seed, device=device)
+    return make_basis(space.basis, space.tensors, space.dim, seed=seed, device=device)

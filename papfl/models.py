@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from client_app import personal_model
-from common.basis import make_basis
 from common.data.own import as_images
 from common.data.records import standardization
 from common.model import build_reference
 from common.rules import Rules
+from common.space import basis_of
 
 _BATCH = 200
 
@@ -90,6 +90,6 @@ def model_of(rules: Rules, coefficients: np.ndarray) -> PersonalModel:
     model, theta = build_reference(
         settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale
     )
-    basis = make_basis(rules.space.basis, rules.space.tensors, rules.space.dim, seed=settings.seed)
+    basis = basis_of(rules.space, seed=settings.seed)
     model.load(theta + basis.expand(torch.tensor(coefficients)))
     return PersonalModel(model.module.eval(), spec.image_shape, *standardization(spec, settings.input_scaling))

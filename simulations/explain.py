@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from client_app.gradients import CoefficientGradients
-from common.basis import make_basis
+from client_app.gradient_path import make_gradients
 from common.channel import ChannelEvent, EventKeys, make_channel
 from common.data.splits import batch, split
 from common.model import build_reference
@@ -22,6 +21,7 @@ from common.privacy.report import cautions, guarantee
 from common.randomness import Purpose, public_generator
 from common.rules import Rules, make_rules
 from common.settings import Settings
+from common.space import basis_of
 from server_app.optimizer import base_learning_rate
 
 # In place of a preset's reasons that don't hold for own records without public constants.
@@ -155,8 +155,7 @@ def _seconds_per_update(rules: Rules) -> float:
     settings, spec = rules.settings, rules.spec
     pin_torch()
     model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale)  # fmt: skip
-    basis = make_basis(rules.space.basis, rules.space.tensors, rules.space.dim, seed=settings.seed)
-    gradients = CoefficientGradients(model, basis)
+    gradients = make_gradients(model, basis_of(rules.space, seed=settings.seed), spec.image_shape)
     rng = torch.Generator().manual_seed(0)
     inputs = torch.rand(settings.batch_records, *spec.image_shape, generator=rng)
     labels = torch.randint(spec.num_classes, (settings.batch_records,), generator=rng)
