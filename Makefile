@@ -13,16 +13,16 @@ export PAPFL_DATA_DIR = $(DATA_DIR)
 
 # Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
 run: install warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/papfl run --preset quick --data-dir $(DATA_DIR) --out-dir $(CURDIR)/runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/papfl run --preset quick --data-dir "$$PAPFL_DATA_DIR" --out-dir runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
 
 # Install, fetch MNIST, pass the tests (unit and integration; one real `flwr run` on Ray).
 test: install-dev warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest
 
 test-slow: install-dev warm-up
-	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m slow
 
 lint: install-dev
@@ -39,15 +39,15 @@ proto-check: proto
 
 # Every figure that the README and docs quote, measured here.
 bench: install-bench warm-up
-	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.gradients
-	$(BIN)/python -m benchmarks.run_cost --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.run_cost --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.channels
-	$(BIN)/python -m benchmarks.messages --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.sweeps --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.deployment --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.messages --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.sweeps --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.deployment --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.picture
 
 # Tables and figures from the committed result files.
@@ -67,7 +67,7 @@ docker-image:
 
 docker-up: docker-image
 	mkdir -p deploy
-	docker run --rm --user 0 -v $(CURDIR)/deploy:/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
+	docker run --rm --user 0 -v "$$PWD/deploy":/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
 	$(if $(DATA),,$(COMPOSE) run --rm data $(DATASET))
 	$(COMPOSE) up -d
 
@@ -83,28 +83,28 @@ docker-down:
 
 # Kill -9 of every kind of process, and a cut network, on a federation of real processes.
 test-recovery: install-dev warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m recovery -s
 
 # Plants bugs that the field has seen, one at a time, in a copy of the code: a named test must catch each.
 mutants: install-dev warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.mutants
 
 # A million damaged and adversarial inputs at every door, guided by coverage.
 fuzz: install-dev warm-up
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.hostile.fuzz
 
 # Attacks on real runs: which epsilon do they refute? Then thousands of rounds: is a round as cheap at the end?
 audit: install-dev warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/papfl audit --data-dir $(DATA_DIR) --out docs/benchmarks/audit.json
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/papfl audit --data-dir "$$PAPFL_DATA_DIR" --out docs/benchmarks/audit.json
 
 long-haul: install-dev warm-up
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.long_haul --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.long_haul --data-dir "$$PAPFL_DATA_DIR"
 
 # The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
 test-docker: install-dev

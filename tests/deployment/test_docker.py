@@ -83,6 +83,14 @@ def test_containers_have_no_rights(running):
         assert all(p["HostIp"] == "127.0.0.1" for bound in ports.values() for p in bound or [])
 
 
+def test_packages_in_the_image_are_whole(running):
+    """Their __init__.py are run: `common` pins the numerics there."""
+    code = "import common, papfl, os; print(common.__file__, papfl.__version__, os.environ['MKL_CBWR'])"
+    said = call("docker", "run", "--rm", "--workdir", "/", "--entrypoint", "python", "papfl", "-c", code)
+    assert said.split()[::2] == ["/app/common/__init__.py", "AVX2,STRICT"]
+    assert call("docker", "run", "--rm", "papfl", "--version").startswith("papfl ")
+
+
 def test_personalize_in_containers(running):
     runs = sorted((ROOT / "deploy" / "results").glob("docker-*/summary.json"), key=lambda path: path.stat().st_mtime)
     output = call(

@@ -164,6 +164,18 @@ def test_a_reader_that_leaves_ends_the_command_quietly():
         assert process.wait() == CLOSED_PIPE
 
 
+@pytest.mark.parametrize(("redirection", "code", "said"), [(">&-", 0, b""), ("> /dev/full", 1, b"papfl: ")])
+def test_a_closed_or_full_output(redirection, code, said):
+    command = f'"{sys.executable}" -m simulations.cli settings {redirection}'
+    result = subprocess.run(
+        command, shell=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, check=False
+    )
+    assert result.returncode == code
+    assert result.stderr.startswith(said)
+    assert b"Traceback" not in result.stderr
+    assert b"ignored" not in result.stderr
+
+
 @pytest.mark.parametrize("backend", ["ray", "in-process"])
 def test_nothing_is_announced_before_settings_are_checked(backend, tmp_path, capsys):
     arguments = ["run", "--backend", backend, "--num-participating", "100", "--out-dir", str(tmp_path)]
