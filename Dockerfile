@@ -15,8 +15,10 @@ COPY deployment/constraints.py /tmp/
 # A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    python3 -c "import pathlib, tomllib; [(path := pathlib.Path(*name.split('.'))).mkdir(parents=True, exist_ok=True) or (path / '__init__.py').touch() \
-        for name in tomllib.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']]" && \
+    python3 -c "import pathlib, tomllib; \
+        names = tomllib.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']; \
+        paths = [pathlib.Path(*name.split('.')) for name in names]; \
+        [path.mkdir(parents=True, exist_ok=True) or (path / '__init__.py').touch() for path in paths]" && \
     python3 /tmp/constraints.py pyproject.toml > /tmp/constraints.txt && \
     /opt/venv/bin/pip install --constraint /tmp/constraints.txt ${TORCH} && \
     /opt/venv/bin/python -c "from importlib.metadata import distributions; [print(f'{d.name}=={d.version}') \
