@@ -1,4 +1,4 @@
-# The README's two commands are `make run` and `make test`; the rest is for developers.
+# The README's two commands are `make run` and `make test`; `make help` lists the rest.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -9,36 +9,35 @@ export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
 export PAPFL_DATA_DIR = $(DATA_DIR)
 
-.PHONY: docker-image docker-up docker-run docker-down test-docker test-recovery mutants fuzz audit long-haul run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
+.PHONY: help docker-image docker-up docker-run docker-down test-docker test-recovery mutants fuzz audit long-haul run test test-slow lint proto proto-check bench results install install-dev install-bench warm-up clean
 
-# Install, fetch MNIST, train on Ray virtual clients with a progress display, print the result table.
-run: install warm-up
+help: ## list every target
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
+
+run: install warm-up ## install, fetch MNIST, train on Ray virtual clients, print the result table
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/papfl run --preset quick --data-dir "$$PAPFL_DATA_DIR" --out-dir runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
 
-# Install, fetch MNIST, pass the tests (unit and integration; one real `flwr run` on Ray).
-test: install-dev warm-up
+test: install-dev warm-up ## install, fetch MNIST, pass the tests (unit and integration; one real `flwr run`)
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest
 
-test-slow: install-dev warm-up
+test-slow: install-dev warm-up ## the tests that take minutes
 	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m slow
 
-lint: install-dev
+lint: install-dev ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Regenerate the wire format's code; `make proto-check` fails if the committed file is not what the compiler writes.
-proto: install-dev
+proto: install-dev ## regenerate the wire format's code
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. common/channel/channel.proto
 
-proto-check: proto
+proto-check: proto ## fail if the committed code is not what the compiler writes
 	git diff --exit-code -- common/channel/channel_pb2.py common/channel/channel_pb2.pyi
 
-# Every figure that the README and docs quote, measured here.
-bench: install-bench warm-up
+bench: install-bench warm-up ## every figure that the docs quote, measured here
 	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.run_cost --data-dir "$$PAPFL_DATA_DIR"
@@ -50,8 +49,7 @@ bench: install-bench warm-up
 	$(BIN)/python -m benchmarks.deployment --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.picture
 
-# Tables and figures from the committed result files.
-results: install-bench
+results: install-bench ## tables and figures from the committed result files
 	$(BIN)/papfl report --results docs/results --out docs/report
 
 # A deployment in containers (docs/deployment.md). DATA: a folder with the data sets, instead of a volume that is filled here.
@@ -62,61 +60,54 @@ RUN ?= run-$$(date +%Y%m%d-%H%M%S)
 COMPOSE = docker compose -f docker-compose.yml -f deploy/nodes.yml
 RUN_OPTIONS ?=
 
-docker-image:
+docker-image: ## build the image
 	DOCKER_BUILDKIT=1 docker build $(BUILD_OPTIONS) -t papfl .
 
-docker-up: docker-image
+docker-up: docker-image ## a deployment in containers: NODES=4 DATASET=mnist
 	mkdir -p deploy
 	docker run --rm --user 0 -v "$$PWD/deploy":/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
 	$(if $(DATA),,$(COMPOSE) run --rm data $(DATASET))
 	$(COMPOSE) up -d
 
 # The last node never trains: it releases one context and gets a model.
-docker-run:
+docker-run: ## train in it: ROUNDS=5
 	$(COMPOSE) run --rm control deploy run --folder /deploy --address superlink:8000 --out-dir /results --data-dir /data \
 		--dataset $(DATASET) --num-rounds $(ROUNDS) --run-name $(RUN) \
 		--num-participating $$(( $$($(COMPOSE) config --services | grep -c ^supernode-) - 1 )) --num-future 1 $(RUN_OPTIONS)
 
-# Containers and networks go; volumes (ledgers, keys, database) stay.
-docker-down:
+docker-down: ## remove containers and networks; volumes (ledgers, keys, database) stay
 	$(COMPOSE) down
 
-# Kill -9 of every kind of process, and a cut network, on a federation of real processes.
-test-recovery: install-dev warm-up
+test-recovery: install-dev warm-up ## kill -9 of every kind of process, and a cut network (20 minutes)
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m recovery -s
 
-# Plants bugs that the field has seen, one at a time, in a copy of the code: a named test must catch each.
-mutants: install-dev warm-up
+mutants: install-dev warm-up ## plant bugs, one at a time, in a copy: a named test must catch each
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.mutants
 
-# A million damaged and adversarial inputs at every door, guided by coverage.
-fuzz: install-dev warm-up
+fuzz: install-dev warm-up ## a million damaged and adversarial inputs at every door
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.hostile.fuzz
 
-# Attacks on real runs: which epsilon do they refute? Then thousands of rounds: is a round as cheap at the end?
-audit: install-dev warm-up
+audit: install-dev warm-up ## attacks on real runs: which epsilon do they refute?
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/papfl audit --data-dir "$$PAPFL_DATA_DIR" --out docs/benchmarks/audit.json
 
-long-haul: install-dev warm-up
+long-haul: install-dev warm-up ## thousands of rounds: is one as cheap at the end?
 	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.long_haul --data-dir "$$PAPFL_DATA_DIR"
 
-# The whole path for real: image, four nodes, a run, its parity with the run in this process, and the end.
-test-docker: install-dev
+test-docker: install-dev ## the whole path in containers
 	$(BIN)/python -m pytest -m docker -s
 
-# Compile the codec and the gradient kernels once, into the cache that all later processes share.
-warm-up:
+warm-up: ## compile codec and gradient kernels once, into the cache that all processes share
 	$(BIN)/python -m client_app.warm_up
 
-install: $(VENV)/.installed
-install-dev: $(VENV)/.installed-dev
-install-bench: $(VENV)/.installed-bench
+install: $(VENV)/.installed ## make .venv and install papfl
+install-dev: $(VENV)/.installed-dev ## with what tests need
+install-bench: $(VENV)/.installed-bench ## with what benchmarks need
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'papfl needs Python 3.11 or newer')"
@@ -134,5 +125,5 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet -e '.[dev,bench]'
 	touch $@
 
-clean:
+clean: ## remove .venv and caches
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

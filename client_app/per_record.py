@@ -54,7 +54,7 @@ class GenericGradients:
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """See `PerRecordGradients`."""
-        parameters = {name: p.detach() for name, p in self._model.module.named_parameters()}
+        parameters = {name: p.detach() for name, p in self._model.trainable.items()}
         for x, y in zip(inputs.split(BLOCK), labels.split(BLOCK), strict=True):
             gradients, losses = self._gradients(parameters, x, y)
             rows = self._rows[: len(x)]
@@ -73,17 +73,32 @@ def _plain_convolution(layer: nn.Conv2d) -> bool:
     )
 
 
-def supports_layers(module: nn.Module) -> bool:
-    """True where `LayerGradients` applies: a plain sequence of distinct layers of known types, convolutions without
-    stride or padding, linear layers on vectors. Subclasses, hooks, in-place and repeated layers may do anything."""
-    if type(module) is not nn.Sequential:
+def _is_plain(module: nn.Module) -> bool:
+    """True for a module whose call is its class's `forward` and nothing else."""
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    return not any(hooks) and "forward" not in vars(module) and not getattr(module, "inplace", False)
+
+
+def supports_layers(model: FlatModel) -> bool:
+    """True where `LayerGradients` is known to compute what `module(x)` computes: a plain sequence of distinct layers of
+    known types, convolutions without stride or padding, linear layers on vectors, and no parameter or buffer but theirs.
+
+    Subclasses, replaced forwards, hooks, in-place and repeated layers, frozen and shared parameters may do anything.
+    """
+    module = model.module
+    if type(module) is not nn.Sequential or not _is_plain(module) or _global_hooks():
         return False
     layers = list(module._modules.values())
-    if len({id(layer) for layer in layers}) != len(layers):
+    if len({id(layer) for layer in layers}) != len(layers) or any(True for _ in module.buffers()):
         return False
     flat = False
     for layer in layers:
-        if layer is None or layer._forward_hooks or layer._forward_pre_hooks or getattr(layer, "inplace", False):
+        if layer is None or not _is_plain(layer) or layer._modules or getattr(layer, "return_indices", False):
             return False
         if type(layer) is nn.Flatten:
             if (layer.start_dim, layer.end_dim) != (1, -1):
@@ -97,8 +112,26 @@ def supports_layers(module: nn.Module) -> bool:
                 return False
         elif type(layer) not in _ELEMENTWISE:
             return False
-    parameters = [parameter for layer in layers if layer is not None for parameter in layer.parameters()]
-    return len({id(parameter) for parameter in parameters}) == len(parameters)
+    # Every parameter is the weight or the bias of one layer, and trained.
+    written = {
+        f"{name}.{part}"
+        for name, layer in module.named_children()
+        if isinstance(layer, _PARAMETRIC)
+        for part in ("weight", "bias")
+        if getattr(layer, part) is not None
+    }
+    named = dict(module.named_parameters(remove_duplicate=False))
+    return set(named) == written == set(model.trainable)
+
+
+def _global_hooks() -> bool:
+    """True if somebody observes or changes every module of the process."""
+    hooks = nn.modules.module
+    return any(
+        getattr(hooks, name)
+        for name in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks")
+        if hasattr(hooks, name)
+    )
 
 
 class LayerGradients:
@@ -183,5 +216,5 @@ def _channels_last(values: torch.Tensor) -> np.ndarray:
 
 def per_record_gradients(model: FlatModel) -> PerRecordGradients:
     """The fastest implementation that supports `model` where it lives."""
-    fast = model.device.type == "cpu" and supports_layers(model.module)
+    fast = model.device.type == "cpu" and supports_layers(model)
     return LayerGradients(model) if fast else GenericGradients(model)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+from common.model_probe import probe
 from common.randomness import Purpose, public_generator
 
 # Layers that mix the records of a batch, or that draw from a hidden generator: no per-record gradient exists.
@@ -50,7 +51,7 @@ def check_per_record(model: nn.Module) -> None:
         ValueError: naming the first offending module, or a model without parameters.
     """
     for name, module in model.named_modules():
-        if isinstance(module, _REFUSED):
+        if isinstance(module, _REFUSED) and getattr(module, "p", 1.0) != 0:  # Dropout(p=0) does nothing
             raise ValueError(
                 f"model must consist of layers that treat records independently and deterministically. "
                 f"Received {type(module).__name__} at {name or 'the top level'!r} "
@@ -58,12 +59,15 @@ def check_per_record(model: nn.Module) -> None:
             )
     if any(isinstance(parameter, nn.parameter.UninitializedParameter) for parameter in model.parameters()):
         raise ValueError("model must have initialised parameters. Received a lazy module.")
-    if not any(True for _ in model.parameters()):
-        raise ValueError("model must have parameters. Received none.")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("model must have parameters that can be trained (requires_grad). Received none.")
 
 
 class FlatModel:
-    """A module whose parameters are views of one flat vector.
+    """A module whose trainable parameters are views of one flat vector θ.
+
+    Parameters that don't require gradients when the module is given are frozen: they keep their values, and are no part of
+    θ. Parameters that are shared appear once.
 
     Raises:
         ValueError: the module has no per-record gradients (see `check_per_record`).
@@ -71,8 +75,11 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
         check_per_record(module)
+        trainable = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
         self.module = module.to(device).requires_grad_(False)
-        self.dim = sum(parameter.numel() for parameter in module.parameters())
+        named = dict(module.named_parameters())
+        self.trainable = {name: named[name] for name in trainable}
+        self.dim = sum(parameter.numel() for parameter in self.trainable.values())
         self.flat = torch.empty(self.dim, device=device)
         for parameter, view in self._views():
             view.copy_(parameter)
@@ -81,26 +88,26 @@ class FlatModel:
 
     def _views(self) -> Iterator[tuple[nn.Parameter, torch.Tensor]]:
         offset = 0
-        for parameter in self.module.parameters():
+        for parameter in self.trainable.values():
             yield parameter, self.flat[offset : offset + parameter.numel()].view_as(parameter)
             offset += parameter.numel()
 
     def offsets(self) -> dict[str, tuple[int, torch.Size]]:
-        """Where each named parameter lives in θ: name → (offset, shape)."""
+        """Where each trainable parameter lives in θ: name → (offset, shape)."""
         result, offset = {}, 0
-        for name, parameter in self.module.named_parameters():
+        for name, parameter in self.trainable.items():
             result[name] = (offset, parameter.shape)
             offset += parameter.numel()
         return result
 
     def state_dict(self, theta: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Named parameters of the model at θ (d_theta,), as the module's `load_state_dict` wants them."""
-        return {
-            name: theta[start : start + shape.numel()].view(shape) for name, (start, shape) in self.offsets().items()
-        }
+        """The model at θ (d_theta,), as the module's `load_state_dict` wants it: trained, frozen and shared parameters, and
+        buffers."""
+        self.load(theta)
+        return {name: value.clone() for name, value in self.module.state_dict().items()}
 
     def load(self, theta: torch.Tensor) -> None:
-        """Set all parameters. `theta`: (d_theta,)."""
+        """Set all trainable parameters. `theta`: (d_theta,)."""
         self.flat.copy_(theta)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -122,10 +129,14 @@ def build_reference(
 
     Returns:
         The flat model and θ_ref (d_theta,) float32.
+
+    Raises:
+        ValueError: a model without per-record gradients, by the name of the module that is to blame.
     """
     # PyTorch's initialisers take no generator here; the fork keeps the global state out of it.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public_generator(seed, Purpose.REFERENCE).integers(2**63)))
         module = MODELS[name](image_shape, num_classes)
     model = FlatModel(module, device)
+    probe(model.module, image_shape, model.device)
     return model, model.flat * scale

@@ -36,7 +36,7 @@ def space_of(settings: Settings, spec: DatasetSpec, noise_stddev: float) -> Spac
     """The space of the settings' variant, where releases have the noise σ_g = `noise_stddev`."""
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         model = MODELS[settings.model](spec.image_shape, spec.num_classes)
-    tensors = tuple(parameter.numel() for parameter in model.parameters())
+    tensors = tuple(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     if settings.variant in PARAMETER_SPACE:
         return Space("identity", sum(tensors), tensors)
     k = settings.num_coefficients

@@ -19,10 +19,13 @@ def one_by_one(model, x, y):
     """Plain autograd on single records: the reference of the references."""
     rows = []
     for i in range(len(x)):
-        model.module.requires_grad_(True)
+        trainable = list(model.trainable.values())
+        for parameter in trainable:
+            parameter.requires_grad_(True)
         loss = F.cross_entropy(model.module(x[i : i + 1]), y[i : i + 1])
-        grads = torch.autograd.grad(loss, list(model.module.parameters()))
+        grads = torch.autograd.grad(loss, trainable, allow_unused=True)
         model.module.requires_grad_(False)
+        grads = [torch.zeros_like(p) if g is None else g for p, g in zip(trainable, grads, strict=True)]
         rows.append(torch.cat([g.flatten() for g in grads]))
     return torch.stack(rows)
 
@@ -52,7 +55,7 @@ def test_fast_path_equals_the_generic_one_and_plain_autograd(shape):
 )
 def test_fast_path_on_other_sequential_models(module):
     model = FlatModel(module)
-    assert supports_layers(module)
+    assert supports_layers(model)
     x, y = torch.rand(5, 1, 6, 6, generator=GENERATOR), torch.randint(3, (5,), generator=GENERATOR)
     assert torch.allclose(collect(LayerGradients(model), x, y)[1], one_by_one(model, x, y), atol=1e-6)
 
@@ -79,6 +82,31 @@ class OwnForward(nn.Sequential):
         return 2 * super().forward(x)
 
 
+def changed(module, change):
+    """A module as a user of PyTorch may leave it."""
+    change(module)
+    return module
+
+
+def plain():
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 9), nn.ReLU(), nn.Linear(9, 3))
+
+
+def freeze(module):
+    module[1].requires_grad_(False)
+
+
+def replace_forward(layer):
+    original = layer.forward
+    layer.forward = lambda x: 2 * original(x)
+
+
+def tie(module):
+    module[3] = nn.Linear(9, 9)
+    module.append(nn.Linear(9, 9))
+    module[4].weight = module[3].weight
+
+
 RELU = nn.ReLU()
 
 
@@ -92,11 +120,26 @@ RELU = nn.ReLU()
         nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(8, 3)),
         nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(72, 3)),
         nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
+        nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.Dropout(p=0), nn.Linear(8, 3)),
+        changed(plain(), replace_forward),
+        changed(plain(), lambda m: replace_forward(m[1])),
+        changed(plain(), lambda m: replace_forward(m[2])),
+        changed(plain(), lambda m: m.register_forward_hook(lambda _m, _x, output: 3 * output)),
+        changed(plain(), lambda m: m.register_forward_pre_hook(lambda _m, x: (x[0] / 2,))),
+        changed(plain(), lambda m: m[3].register_forward_hook(lambda _m, _x, output: output**2)),
+        changed(plain(), lambda m: m.register_parameter("unused", nn.Parameter(torch.ones(5)))),
+        changed(plain(), lambda m: m[2].register_parameter("unused", nn.Parameter(torch.ones(5)))),
+        changed(plain(), lambda m: m[1].register_parameter("unused", nn.Parameter(torch.ones(5)))),
+        changed(plain(), lambda m: m.register_buffer("constant", torch.ones(2))),
+        changed(plain(), lambda m: nn.utils.parametrizations.weight_norm(m[1])),
+        changed(plain(), freeze),
+        changed(plain(), lambda m: m[1].weight.requires_grad_(False)),
+        changed(plain(), tie),
     ],
 )
 def test_what_the_fast_path_does_not_know_is_left_to_the_generic_one(module):
-    assert not supports_layers(module)
     model = FlatModel(module)
+    assert not supports_layers(model)
     x, y = torch.rand(5, 1, 6, 6, generator=GENERATOR), torch.randint(3, (5,), generator=GENERATOR)
     assert torch.allclose(collect(per_record_gradients(model), x, y)[1], one_by_one(model, x, y), atol=1e-6)
 

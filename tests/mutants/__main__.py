@@ -10,7 +10,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants.bugs import BUGS, Bug
+from tests.mutants.bug import Bug
+from tests.mutants.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("common", "client_app", "server_app", "simulations", "deployment", "papfl", "tests")

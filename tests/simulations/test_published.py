@@ -33,19 +33,22 @@ def short(interval, digits, usual):
     return f"{100 * interval.mean:.{digits}f} ± {100 * interval.std:.{digits}f}{n}"
 
 
-def test_main_table_of_the_readme(results):
-    found = {row[0]: row[1:] for row in rows("README.md", "(Ours|Full|DeepLin|Global) / ")}
+def test_main_table(results):
+    found = {row[0]: row[1:] for row in rows("docs/experiments.md", "(Ours|Full|DeepLin|Global) / ")}
     for cell in MAIN_VARIANTS:
         accuracies = [results.accuracy(side, dataset=d, **cell) for d in DATASET_NAMES for side in SIDES]
         assert found[pair_name(**cell)] == [short(accuracy, 2, (5,)) for accuracy in accuracies]
 
 
-def test_presets_table_of_the_readme(results):
-    found = list(rows("README.md", "(CIFAR-10|MNIST) (Seen|Future) "))
-    assert len(found) == 8
+@pytest.mark.parametrize(
+    ("page", "budgets", "count"),
+    [("docs/experiments.md", (*ALIGNED_EPSILONS, None), 8), ("README.md", (1.0, 4.0, 16.0, None), 6)],
+)
+def test_presets_tables(results, page, budgets, count):
+    found = list(rows(page, "(CIFAR-10|MNIST) (Seen|Future) "))
+    assert len(found) == count
     for name, preset, *cells in found:
         dataset, side = name.split()
-        budgets = (*ALIGNED_EPSILONS, None)
         accuracies = [results.accuracy(side.lower(), **preset_cell(preset, DATASETS[dataset], e)) for e in budgets]
         assert cells == [short(accuracy, 1, (3, 5)) for accuracy in accuracies]
 
