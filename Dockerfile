@@ -8,14 +8,17 @@ WORKDIR /app
 # Wheels to install from beside the index, if there are any (TORCH may name one: /wheels/...).
 COPY README.md wheel[s] /wheels/
 COPY pyproject.toml README.md LICENSE ./
-# Dependencies first: they are rebuilt only when pyproject.toml changes. Packages may be empty until then.
+# Dependencies first: they are rebuilt only when pyproject.toml changes. Until then
+# packages are empty, but packages: without __init__.py they would be installed as namespaces, and theirs never run.
 COPY deployment/constraints.py /tmp/
 # Versions are bounded in pyproject.toml alone: PyTorch is installed within its bounds, and stays as it is afterwards.
 # A registry behind a private certificate: docker build --secret id=ca,src=/path/to/ca-bundle.crt
 RUN --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    python3 -c "import os, tomllib as t; [os.makedirs(p.replace('.', '/'), exist_ok=True) \
-        for p in t.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']]" && \
+    python3 -c "import pathlib, tomllib; \
+        names = tomllib.load(open('pyproject.toml', 'rb'))['tool']['setuptools']['packages']; \
+        paths = [pathlib.Path(*name.split('.')) for name in names]; \
+        [path.mkdir(parents=True, exist_ok=True) or (path / '__init__.py').touch() for path in paths]" && \
     python3 /tmp/constraints.py pyproject.toml > /tmp/constraints.txt && \
     /opt/venv/bin/pip install --constraint /tmp/constraints.txt ${TORCH} && \
     /opt/venv/bin/python -c "from importlib.metadata import distributions; [print(f'{d.name}=={d.version}') \

@@ -15,15 +15,15 @@ help: ## list every target
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
 run: install warm-up ## install, fetch MNIST, train on Ray virtual clients, print the result table
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/papfl run --preset quick --data-dir $(DATA_DIR) --out-dir $(CURDIR)/runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/papfl run --preset quick --data-dir "$$PAPFL_DATA_DIR" --out-dir runs --run-name quick-$$(date +%Y%m%d-%H%M%S)
 
 test: install-dev warm-up ## install, fetch MNIST, pass the tests (unit and integration; one real `flwr run`)
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest
 
 test-slow: install-dev warm-up ## the tests that take minutes
-	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m slow
 
 lint: install-dev ## style and types
@@ -38,15 +38,15 @@ proto-check: proto ## fail if the committed code is not what the compiler writes
 	git diff --exit-code -- common/channel/channel_pb2.py common/channel/channel_pb2.pyi
 
 bench: install-bench warm-up ## every figure that the docs quote, measured here
-	$(BIN)/papfl data fetch mnist cifar10 --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist cifar10 --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.gradients
-	$(BIN)/python -m benchmarks.run_cost --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.run_cost --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.exactness
 	$(BIN)/python -m benchmarks.channels
-	$(BIN)/python -m benchmarks.messages --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.sweeps --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.deployment --data-dir $(DATA_DIR)
+	$(BIN)/python -m benchmarks.messages --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.sweeps --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.deployment --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m benchmarks.picture
 
 results: install-bench ## tables and figures from the committed result files
@@ -65,7 +65,7 @@ docker-image: ## build the image
 
 docker-up: docker-image ## a deployment in containers: NODES=4 DATASET=mnist
 	mkdir -p deploy
-	docker run --rm --user 0 -v $(CURDIR)/deploy:/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
+	docker run --rm --user 0 -v "$$PWD/deploy":/deploy papfl deploy init --folder /deploy --nodes $(NODES) --owner 10001
 	$(if $(DATA),,$(COMPOSE) run --rm data $(DATASET))
 	$(COMPOSE) up -d
 
@@ -79,25 +79,25 @@ docker-down: ## remove containers and networks; volumes (ledgers, keys, database
 	$(COMPOSE) down
 
 test-recovery: install-dev warm-up ## kill -9 of every kind of process, and a cut network (20 minutes)
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m pytest -m recovery -s
 
 mutants: install-dev warm-up ## plant bugs, one at a time, in a copy: a named test must catch each
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.mutants
 
 fuzz: install-dev warm-up ## a million damaged and adversarial inputs at every door
 	$(BIN)/python -m pip install --quiet -e '.[fuzz]'
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
 	$(BIN)/python -m tests.hostile.fuzz
 
 audit: install-dev warm-up ## attacks on real runs: which epsilon do they refute?
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/papfl audit --data-dir $(DATA_DIR) --out docs/benchmarks/audit.json
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/papfl audit --data-dir "$$PAPFL_DATA_DIR" --out docs/benchmarks/audit.json
 
 long-haul: install-dev warm-up ## thousands of rounds: is one as cheap at the end?
-	$(BIN)/papfl data fetch mnist --data-dir $(DATA_DIR)
-	$(BIN)/python -m benchmarks.long_haul --data-dir $(DATA_DIR)
+	$(BIN)/papfl data fetch mnist --data-dir "$$PAPFL_DATA_DIR"
+	$(BIN)/python -m benchmarks.long_haul --data-dir "$$PAPFL_DATA_DIR"
 
 test-docker: install-dev ## the whole path in containers
 	$(BIN)/python -m pytest -m docker -s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 
@@ -28,3 +29,14 @@ def require_writable(name: str, folder: Path) -> None:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"{name} must be a folder that this user can write. Received {folder} ({there} is not).")
+
+
+def require_text(name: str, path: Path) -> None:
+    """Raises `ValueError` for a path that cannot be given to other processes as text."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{name} has letters that {sys.getfilesystemencoding()}, this terminal's encoding, does not have: set PYTHONUTF8=1. "
+            f"Received {str(path)!r}."
+        ) from None

@@ -100,7 +100,7 @@ class Federation:
         hellos: dict[int, dict[str, Any]] = {}
         problems: list[str] = []
         doubtful: set[int] = set()
-        for reply in self._grid.send_and_receive(messages, timeout=timeout):
+        for reply in self._grid.send_and_receive(messages, timeout=timeout) if messages else ():
             if reply.has_error():
                 problems.append(_describe(reply))
                 continue

@@ -19,7 +19,7 @@ from common.data.cache import DataError
 from common.data.catalog import DATASETS
 from common.data.sources import fetch, import_file
 from common.files import write_atomically
-from common.places import expand
+from common.places import expand, require_text
 from common.settings import AUTO, Settings
 from deployment.commands import add_commands
 from simulations.audit.command import add_audit
@@ -154,6 +154,8 @@ def _sweep(options: argparse.Namespace) -> int:
 
     runs = grid(options.experiment, seeds=options.seeds, rounds=options.rounds)
     results = options.results.resolve()
+    for name, path in (("--results", results), ("--work", options.work)):
+        require_text(name, path)
     plan = sweep.make_plan(runs, results, options.work.resolve())
     console = Console()
     hours = plan.seconds / 3600

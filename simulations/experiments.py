@@ -231,7 +231,7 @@ def _paper_noise(config: Cell) -> float:
 
 def _read_grid(path: Path) -> tuple[list[Cell], tuple[int, ...]]:
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"grid file must be readable TOML. Received {path}: {error}.") from None
     unknown = set(content) - {"fixed", "vary", "seeds"}

@@ -23,11 +23,15 @@ def plain_streams() -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
+            if sys.stdout is not None:  # `papfl … >&-`
+                sys.stdout.flush()
+    except OSError as error:
         # The interpreter flushes once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(CLOSED_PIPE)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(CLOSED_PIPE)
+        print(f"papfl: standard output cannot be written: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def as_file(text: str) -> None:

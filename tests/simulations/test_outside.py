@@ -144,6 +144,17 @@ def test_what_is_meant_for_a_file_is_the_same_in_every_terminal():
     assert papfl("settings", "--format", "markdown", **PLAIN).stdout == papfl("settings", "--format", "markdown").stdout
 
 
+def test_a_sweep_refuses_paths_that_its_workers_could_not_be_told(tmp_path):
+    grid = tmp_path / "grid.toml"
+    grid.write_text("# é\n[fixed]\nnum-rounds = 1\n", encoding="utf-8")
+    result = papfl("sweep", str(grid), "--dry-run", "--results", str(tmp_path / "é"), **PLAIN)
+    assert result.returncode == 2
+    assert (
+        b"--results has letters that ascii, this terminal's encoding, does not have: set PYTHONUTF8=1" in result.stderr
+    )
+    assert papfl("sweep", str(grid), "--dry-run", "--results", str(tmp_path / "é")).returncode == 0
+
+
 def test_an_odd_path_is_printed_as_it_is_or_by_its_codes(tmp_path, tiny):
     settings = tiny(out_dir=str(tmp_path / ODD))
     arguments = ["run", "--backend", "in-process", *options(settings)]
@@ -162,6 +173,18 @@ def test_a_reader_that_leaves_ends_the_command_quietly():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == CLOSED_PIPE
+
+
+@pytest.mark.parametrize(("redirection", "code", "said"), [(">&-", 0, b""), ("> /dev/full", 1, b"papfl: ")])
+def test_a_closed_or_full_output(redirection, code, said):
+    command = f'"{sys.executable}" -m simulations.cli settings {redirection}'
+    result = subprocess.run(
+        command, shell=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, check=False
+    )
+    assert result.returncode == code
+    assert result.stderr.startswith(said)
+    assert b"Traceback" not in result.stderr
+    assert b"ignored" not in result.stderr
 
 
 @pytest.mark.parametrize("backend", ["ray", "in-process"])
