@@ -60,8 +60,12 @@ def main():
     options = parser.parse_args()
     pin_torch()
     result = {"epochs": EPOCHS, "batch": BATCH, "numerics": describe(), "runs": []}
-    for dataset in ("mnist", "cifar10"):
-        for seed in options.seeds:
+    if options.out.exists():  # goes on where it was interrupted
+        result["runs"] = json.loads(options.out.read_text())["runs"]
+    for seed in options.seeds:
+        for dataset in ("cifar10", "mnist"):
+            if any(run["dataset"] == dataset and run["seed"] == seed for run in result["runs"]):
+                continue
             settings = Settings.from_config({"preset": "aligned", "dataset": dataset, "seed": seed})
             source = BuiltInRecords(settings, Path(options.data_dir).expanduser())
             started = time.process_time()
@@ -75,7 +79,7 @@ def main():
             }
             result["runs"].append(row)
             print(row, flush=True)
-    write_atomically(options.out, json.dumps(result, indent=2).encode() + b"\n")
+            write_atomically(options.out, json.dumps(result, indent=2).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -187,4 +187,30 @@ BUGS: tuple[Bug, ...] = (
         "if False and not hmac.compare_digest(",
         "tests/common/channel/test_channels.py::test_every_flipped_byte_is_an_error",
     ),
+    bug(
+        "the norm of one block decides the clip of all",
+        "client_app/kron_gradients.py",
+        "torch.stack([part.norms_squared() for part in parts.values()]).sum(dim=0).sqrt()",
+        "next(iter(parts.values())).norms_squared().sqrt()",
+        "tests/client_app/test_kron_gradients.py::test_the_clip_is_joint_over_all_blocks_and_the_sum_is_of_clipped_rows",
+    ),
+    Bug(
+        "blocks are summed before they are clipped",
+        (
+            ("client_app/kron_gradients.py", "part.weighted_sum(weights)\n", "part.weighted_sum(usable.double())\n"),
+            (
+                "client_app/kron_gradients.py",
+                "gradient=total / denominator,",
+                "gradient=total / denominator * min(1.0, bound / max(1e-30, float((total / denominator).norm()))),",
+            ),
+        ),
+        ("tests/client_app/test_kron_gradients.py::test_replacing_one_record_moves_the_sum_by_at_most_the_sensitivity",),
+    ),
+    bug(
+        "a layer that is called twice counts twice as much",
+        "client_app/kron_layers.py",
+        "return Rows(torch.stack([part.rows() for part in parts]).sum(dim=0))",
+        "return Rows(len(parts) * torch.stack([part.rows() for part in parts]).sum(dim=0))",
+        "tests/client_app/test_kron_gradients.py::test_rows_are_projected_gradients",
+    ),
 )  # fmt: skip
