@@ -40,6 +40,29 @@ def margin(num_coefficients: int, denominator: int) -> float:
     return 2.0**-40 + (num_coefficients + denominator**2) * 2.0**-52
 
 
+class Tally:
+    """Adds up a batch, chunk by chunk."""
+
+    def __init__(self, num_coefficients: int, device: torch.device) -> None:
+        self.total = torch.zeros(num_coefficients, dtype=torch.float64, device=device)
+        self._loss, self._clipped, self._nonfinite = 0.0, 0, 0
+
+    def note(self, losses: torch.Tensor, norms: torch.Tensor, usable: torch.Tensor, bound: float) -> None:
+        """The diagnostics of a chunk."""
+        self._loss += float(losses[usable].double().sum())
+        self._clipped += int((norms[usable] > bound).sum())
+        self._nonfinite += int((~usable).sum())
+
+    def result(self, count: int, denominator: int) -> BatchGradient:
+        """Of `count` records; the sum is divided by the fixed m_g."""
+        return BatchGradient(
+            gradient=self.total / denominator,
+            loss=self._loss / max(1, count - self._nonfinite),
+            clipped_fraction=self._clipped / max(1, count),
+            nonfinite_records=self._nonfinite,
+        )
+
+
 class CoefficientGradients:
     """Computes (1/m_g) Σ clip(g_z) for one model and basis, reusing its buffers.
 
@@ -90,20 +113,12 @@ class CoefficientGradients:
         integer("denominator", denominator, at_least=max(1, len(inputs)))
         bound = self._bound(clip_norm, denominator)
         self._model.load(theta)
-        total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
-        loss, clipped, nonfinite = 0.0, 0, 0
+        tally = Tally(self._basis.num_coefficients, self._model.device)
         for losses, rows in self._chunks(inputs, labels):
             norms, usable, weights = self._clip(rows, bound)
-            _add(total, rows, weights)
-            loss += float(losses[usable].double().sum())
-            clipped += int((norms[usable] > bound).sum())
-            nonfinite += int((~usable).sum())
-        return BatchGradient(
-            gradient=total / denominator,
-            loss=loss / max(1, len(inputs) - nonfinite),
-            clipped_fraction=clipped / max(1, len(inputs)),
-            nonfinite_records=nonfinite,
-        )
+            _add(tally.total, rows, weights)
+            tally.note(losses, norms, usable, bound)
+        return tally.result(len(inputs), denominator)
 
     def clipped_rows(
         self, theta: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, *, clip_norm: float

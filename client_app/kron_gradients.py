@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from client_app.gradients import BatchGradient, margin
+from client_app.gradients import BatchGradient, Tally, margin
 from client_app.kron_layers import Part, add, vector_input, vector_part, weight_input, weight_part
 from common.basis.kron import KronBasis
 from common.model import FlatModel
@@ -59,22 +59,14 @@ class KronGradients:
         integer("denominator", denominator, at_least=max(1, len(inputs)))
         bound = self._bound(clip_norm, denominator)
         self._model.load(theta)
-        total = torch.zeros(self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
-        loss, clipped, nonfinite = 0.0, 0, 0
+        tally = Tally(self._basis.num_coefficients, self._model.device)
         for losses, parts in self._chunks(inputs, labels):
             norms, usable, weights = _clip(parts, bound)
             for index, part in parts.items():
                 start, block = self._basis.starts[index], self._basis.blocks[index]
-                total[start : start + block.p * block.q] += part.weighted_sum(weights)
-            loss += float(losses[usable].double().sum())
-            clipped += int((norms[usable] > bound).sum())
-            nonfinite += int((~usable).sum())
-        return BatchGradient(
-            gradient=total / denominator,
-            loss=loss / max(1, len(inputs) - nonfinite),
-            clipped_fraction=clipped / max(1, len(inputs)),
-            nonfinite_records=nonfinite,
-        )
+                tally.total[start : start + block.p * block.q] += part.weighted_sum(weights)
+            tally.note(losses, norms, usable, bound)
+        return tally.result(len(inputs), denominator)
 
     def clipped_rows(
         self, theta: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, *, clip_norm: float

@@ -11,15 +11,15 @@ BUGS: tuple[Bug, ...] = (
     bug(
         "denominator is the number of usable records",
         GRADIENTS,
-        "gradient=total / denominator,",
-        "gradient=total / max(1, len(inputs) - nonfinite),",
+        "gradient=self.total / denominator,",
+        "gradient=self.total / max(1, count - self._nonfinite),",
         "tests/client_app/test_gradients.py::test_bad_records_contribute_zero_and_are_counted",
     ),
     bug(
         "denominator is the drawn size",
         GRADIENTS,
-        "gradient=total / denominator,",
-        "gradient=total / max(1, len(inputs)),",
+        "gradient=self.total / denominator,",
+        "gradient=self.total / max(1, count),",
         "tests/client_app/test_gradients.py::test_clip_is_joint_per_record_and_the_denominator_is_fixed",
     ),
     bug(
@@ -34,11 +34,12 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "clip after averaging",
         (
-            (GRADIENTS, "            _add(total, rows, weights)\n", "            total += rows.sum(0)\n"),
+            (GRADIENTS, "            _add(tally.total, rows, weights)\n", "            tally.total += rows.sum(0)\n"),
             (
                 GRADIENTS,
-                "gradient=total / denominator,",
-                "gradient=total / denominator * min(1.0, bound / max(1e-30, float((total / denominator).norm()))),",
+                "        return tally.result(len(inputs), denominator)\n",
+                "        tally.total *= min(1.0, bound * denominator / max(1e-30, float(tally.total.norm())))\n"
+                "        return tally.result(len(inputs), denominator)\n",
             ),
         ),
         ("tests/client_app/test_gradients.py::test_replacing_one_record_moves_the_result_by_at_most_the_sensitivity",),
@@ -200,8 +201,9 @@ BUGS: tuple[Bug, ...] = (
             ("client_app/kron_gradients.py", "part.weighted_sum(weights)\n", "part.weighted_sum(usable.double())\n"),
             (
                 "client_app/kron_gradients.py",
-                "gradient=total / denominator,",
-                "gradient=total / denominator * min(1.0, bound / max(1e-30, float((total / denominator).norm()))),",
+                "        return tally.result(len(inputs), denominator)\n",
+                "        tally.total *= min(1.0, bound * denominator / max(1e-30, float(tally.total.norm())))\n"
+                "        return tally.result(len(inputs), denominator)\n",
             ),
         ),
         ("tests/client_app/test_kron_gradients.py::test_replacing_one_record_moves_the_sum_by_at_most_the_sensitivity",),

@@ -29,7 +29,7 @@ BUGS: tuple[Bug, ...] = (
         "server_app/federation.py",
         "if len(clients) > 1]",
         "if len(clients) > 99]",
-        "tests/server_app/test_strategy.py::test_one_holder_under_two_numbers_ends_the_run_before_anything_is_spent",
+        "tests/server_app/test_records_of_a_run.py::test_one_holder_under_two_numbers_ends_the_run_before_anything_is_spent",
     ),
     bug(
         "a server's ledger books public noise as protection",
@@ -43,7 +43,7 @@ BUGS: tuple[Bug, ...] = (
         STRATEGY,
         "if metrics.shared(collected, self.settings):",
         "if True:",
-        "tests/server_app/test_strategy.py::test_lengths_and_times_are_recorded_only_where_diagnostics_are_shared",
+        "tests/server_app/test_records_of_a_run.py::test_lengths_and_times_are_recorded_only_where_diagnostics_are_shared",
     ),
     bug(
         "the server's own noise is missing",

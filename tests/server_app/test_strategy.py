@@ -1,6 +1,5 @@
 """The strategy on the in-process grid, with clients that fail in every way of the failure table."""
 
-import io
 import json
 import logging
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from flwr.app import ConfigRecord, Error, Message
-from rich.console import Console
+from flwr.app import Error, Message
 from safetensors.numpy import load_file
 
 from client_app.app import app
@@ -24,7 +22,6 @@ from server_app import app as server
 from server_app.federation import FederationError
 from server_app.results import RunFolder
 from server_app.state import ServerState
-from simulations.display import show_summary
 from simulations.grid import InProcessGrid
 
 
@@ -348,33 +345,6 @@ def test_finished_and_unfinished_runs_are_not_overwritten(tiny):
         run(settings, lambda m, r: [] if is_train(m, 4) else [r])
     with pytest.raises(ValueError, match="unfinished run"):
         run(settings)
-
-
-def test_one_holder_under_two_numbers_ends_the_run_before_anything_is_spent(tiny):
-    """A copied state directory: its records would pay twice, and each number's epsilon would look kept."""
-    settings = tiny(deterministic=False)
-    grid = InProcessGrid(app, settings)
-    one, two = grid.contexts[1000 + 7], grid.contexts[1000 + 7 * 3]
-    one.state.config_records["key"] = two.state.config_records["key"] = ConfigRecord({"private": bytes(range(32))})
-    with pytest.raises(FederationError, match="clients 1, 3 have one key"):
-        server.run(grid, settings)
-    assert not RunFolder(settings).journal.exists()
-
-
-@pytest.mark.parametrize("whose", ["the run's", "a client's"])
-def test_lengths_and_times_are_recorded_only_where_diagnostics_are_shared(tiny, whose):
-    """LRSUQ's lengths are functions of un-noised updates. In 0.1.0 they were recorded all the same."""
-    settings = tiny(channel="lrsuq", diagnostics="off" if whose == "the run's" else "public-data")
-    nodes = {} if whose == "the run's" else {client: {"diagnostics": "off"} for client in range(6)}
-    summary = server.run(InProcessGrid(app, settings, node_configs=nodes), settings)
-    for row in rows(settings):
-        assert not {"message_bytes", "payload_bytes", "bits_per_coordinate", "seconds"} & set(row)
-        assert not [key for key in row if key.endswith("_ms")]
-    assert summary["uplink"] == {
-        "messages": 8, "message_bytes": None, "payload_bytes": None, "bits_per_coordinate": None
-    }  # fmt: skip
-    assert summary["seconds"] is None
-    show_summary(summary, Console(file=io.StringIO()))
 
 
 def test_diagnostics_off_asks_for_no_evaluation_and_records_nothing_noiseless(tiny):
