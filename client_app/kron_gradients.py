@@ -78,15 +78,15 @@ class KronGradients:
         for _, parts in self._chunks(inputs, labels):
             _, usable, weights = _clip(parts, bound)
             rows = torch.where(usable[:, None], self._rows(parts, len(usable)), 0.0)
-            result.append(rows * weights[:, None].float())
+            result.append((rows * weights[:, None]).float())
         return torch.cat(result)
 
     def _bound(self, clip_norm: float, denominator: int) -> float:
         return number("clip_norm", clip_norm, above=0.0) * (1.0 - margin(self._basis.num_coefficients, denominator))
 
     def _rows(self, parts: dict[int, Part], count: int) -> torch.Tensor:
-        """(n, k): blocks side by side; a block that no call touched is zero."""
-        rows = torch.zeros(count, self._basis.num_coefficients, device=self._model.device)
+        """(n, k) float64: blocks side by side; a block that no call touched is zero."""
+        rows = torch.zeros(count, self._basis.num_coefficients, dtype=torch.float64, device=self._model.device)
         for index, part in parts.items():
             start, block = self._basis.starts[index], self._basis.blocks[index]
             rows[:, start : start + block.p * block.q] = part.rows()

@@ -7,67 +7,62 @@ one position, the two vectors are kept instead of their product: the norm is the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 
-@dataclass
 class Outer:
-    """left ⊗ right of every record: left (n, p), right (n, q)."""
+    """left ⊗ right of every record, kept as the two: left (n, p), right (n, q); float64 from here on."""
 
-    left: torch.Tensor
-    right: torch.Tensor
+    def __init__(self, left: torch.Tensor, right: torch.Tensor) -> None:
+        self._left, self._right = left.double(), right.double()
 
     def norms_squared(self) -> torch.Tensor:
         """(n,) float64."""
-        return _squares(self.left) * _squares(self.right)
+        return _squares(self._left) * _squares(self._right)
 
     def rows(self) -> torch.Tensor:
         """(n, p q)."""
-        return (self.left[:, :, None] * self.right[:, None, :]).flatten(1)
+        return (self._left[:, :, None] * self._right[:, None, :]).flatten(1)
 
     def weighted_sum(self, weights: torch.Tensor) -> torch.Tensor:
         """Σ weights · rows, (p q,) float64; a record of weight 0 counts nothing, whatever is in it."""
-        weights, left, right = _used(weights, self.left, self.right)
+        left, right = _used(self._left, weights), _used(self._right, weights)
         return ((left * weights[:, None]).t() @ right).flatten()
 
 
-@dataclass
 class Rows:
-    """A row for every record, (n, m)."""
+    """A row for every record, (n, m); float64 from here on."""
 
-    values: torch.Tensor
+    def __init__(self, values: torch.Tensor) -> None:
+        self._values = values.double()
 
     def norms_squared(self) -> torch.Tensor:
         """See `Outer`."""
-        return _squares(self.values)
+        return _squares(self._values)
 
     def rows(self) -> torch.Tensor:
         """See `Outer`."""
-        return self.values
+        return self._values
 
     def weighted_sum(self, weights: torch.Tensor) -> torch.Tensor:
         """See `Outer`."""
-        weights, values = _used(weights, self.values)
-        return weights @ values
+        return torch.mv(_used(self._values, weights).t(), weights)
 
 
 Part = Outer | Rows
 
 
-def _used(weights: torch.Tensor, *values: torch.Tensor) -> list[torch.Tensor]:
-    """Weights and float64 values of the records that count: zero times infinity would not be zero."""
+def _used(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """`values`, zero for records of weight 0: zero times infinity would not be."""
     used = weights > 0
-    if used.all():
-        return [weights, *(value.double() for value in values)]
-    return [weights[used], *(value[used].double() for value in values)]
+    return values if used.all() else torch.where(used[:, None], values, 0.0)
 
 
 def _squares(values: torch.Tensor) -> torch.Tensor:
-    return values.double().square().sum(dim=1)
+    return torch.linalg.vector_norm(values, dim=1).square()
 
 
 def add(parts: list[Part]) -> Part:
