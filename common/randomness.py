@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     GRADIENT_NOISE = 10
     SHARED_RANDOMNESS = 11
     AUDIT = 12
+    PUBLIC_VECTOR = 13
 
 
 def public_generator(seed: int, purpose: Purpose, client: int = 0, round: int = 0) -> np.random.Generator:

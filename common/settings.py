@@ -123,6 +123,12 @@ class Settings:
 
     # Personal model and coefficient space.
     model: str = choice_field("lenet", ("lenet",), "architecture of the personal model", "model")
+    reference_init: str = choice_field(
+        "default",
+        ("default", "xavier", "he"),
+        "reference parameters: PyTorch's initialisation, or Xavier's or He's (uniform) with biases of zero",
+        "model",
+    )
     reference_scale: float = float_field(
         1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0
     )
@@ -174,6 +180,12 @@ class Settings:
         "context",
     )
     context_gain: float = float_field(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
+    public_vector: str = choice_field(
+        "grey",
+        ("grey", "zeros", "ones", "random"),
+        "u_0 of the geometry controls: phi of the image of 0.5, a standardised mean context, or a vector with entries of size 1",
+        "context",
+    )
 
     # Generator and its optimiser (on the server).
     variant: str = choice_field(
@@ -202,6 +214,15 @@ class Settings:
         ("tanh", "relu", "gelu"),
         "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded",
         "generator",
+    )
+    hidden_output: str = choice_field(
+        "activated",
+        ("activated", "linear"),
+        "last layer of the context network: with the nonlinearity after it, or without",
+        "generator",
+    )
+    linear_scale: float = float_field(
+        1.0, "factor on the initial V of deeplin, whose square multiplies its gain", "generator", above=0.0
     )
     output_init: str = choice_field(
         "zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator"

@@ -153,7 +153,7 @@ def _cost(rules: Rules) -> list[Line]:
 def _seconds_per_update(rules: Rules) -> float:
     settings, spec = rules.settings, rules.spec
     pin_torch()
-    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale)  # fmt: skip
+    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, init=settings.reference_init, scale=settings.reference_scale)  # fmt: skip
     basis = make_basis(rules.space.basis, rules.space.tensors, rules.space.dim, seed=settings.seed)
     gradients = CoefficientGradients(model, basis)
     rng = torch.Generator().manual_seed(0)

@@ -13,6 +13,8 @@ class DeepLinear(Variant):
     def __init__(self, settings: Settings, k: int, context_dim: int, public: torch.Tensor | None = None) -> None:
         super().__init__()
         self.input = nn.Linear(context_dim, settings.hidden_dim, bias=False)
+        with torch.no_grad():
+            self.input.weight *= settings.linear_scale
         self.output = output_layer(settings, k)
         self.register_buffer("public", public, persistent=False)
 

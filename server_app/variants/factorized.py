@@ -12,9 +12,10 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.R
 
 
 def context_network(settings: Settings, context_dim: int) -> nn.Sequential:
-    """h_ψ: Linear(2s, r) – activation – Linear(r, r) – activation."""
+    """h_ψ: Linear(2s, r) – activation – Linear(r, r) – activation, the last one only if `hidden-output` is "activated"."""
     activation, r = ACTIVATIONS[settings.activation], settings.hidden_dim
-    return nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), activation())
+    last = activation() if settings.hidden_output == "activated" else nn.Identity()
+    return nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), last)
 
 
 class Factorized(Variant):

@@ -49,6 +49,42 @@ def test_variants_without_context_give_all_clients_one_model(variant):
     assert np.array_equal(generator.coefficients(0), generator.coefficients(1))
 
 
+def fresh(**changes):
+    return Generator(make_rules(Settings(channel="dg", num_coefficients=12, **changes))).variant
+
+
+def test_the_public_vector_is_what_its_setting_says():
+    for dataset, dim in (("mnist", 2), ("cifar10", 6)):
+        given = {
+            name: fresh(variant="factorized-u0", dataset=dataset, public_vector=name).public
+            for name in ("grey", "zeros", "ones", "random")
+        }
+        assert all(vector.shape == (dim,) for vector in given.values())
+        assert torch.equal(given["zeros"], torch.zeros(dim))
+        assert torch.equal(given["ones"], torch.ones(dim))
+        assert float(given["grey"].square().sum()) == pytest.approx((0.25 + 0.0625) / 2)
+    again = fresh(variant="radial-u0", dataset="cifar10", public_vector="random").public
+    other = fresh(variant="radial-u0", dataset="cifar10", public_vector="random", seed=42).public
+    assert torch.equal(again, given["random"])
+    assert not torch.equal(other, given["random"])
+
+
+def test_a_linear_last_layer_gives_hidden_states_of_both_signs():
+    context = torch.tensor([0.1, 0.4])
+    activated = fresh(activation="relu").hidden(context)
+    linear = fresh(activation="relu", hidden_output="linear").hidden(context)
+    assert torch.equal(activated, linear.clamp_min(0))  # the same start, but for the last nonlinearity
+    assert linear.min() < 0 < linear.max()
+
+
+def test_the_scale_of_v_multiplies_the_hidden_state_of_deeplin_alone():
+    context = torch.tensor([0.1, 0.4])
+    for variant in ("deeplin", "deeplin-u0"):
+        plain, scaled = (fresh(variant=variant, linear_scale=scale).hidden(context) for scale in (1.0, 3.0))
+        assert torch.allclose(scaled, 3 * plain)
+    assert torch.equal(fresh(linear_scale=3.0).hidden(context), fresh().hidden(context))
+
+
 def test_radial_keeps_its_direction_over_a_run(tiny, monkeypatch):
     """Only ‖h‖ moves: v stays to 1e-6 over a run of noisy steps with a large η, and the norm does change."""
     states = []
