@@ -121,10 +121,13 @@ def _he(weight: torch.Tensor) -> None:
 INITIALISERS: dict[str, Callable[[torch.Tensor], None]] = {"xavier": _xavier, "he": _he}
 
 
-def _initialise(module: nn.Module, weights: Callable[[torch.Tensor], None]) -> None:
+def initialise(module: nn.Module, init: str) -> None:
+    """Initial parameters of a module that has PyTorch's: as they are ("default"), or by a key of `INITIALISERS`."""
+    if init == "default":
+        return
     for parameter in module.parameters():
         if parameter.dim() > 1:
-            weights(parameter)
+            INITIALISERS[init](parameter)
         else:
             nn.init.zeros_(parameter)
 
@@ -151,7 +154,6 @@ def build_reference(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public_generator(seed, Purpose.REFERENCE).integers(2**63)))
         module = MODELS[name](image_shape, num_classes)
-        if init != "default":
-            _initialise(module, INITIALISERS[init])
+        initialise(module, init)
     model = FlatModel(module, device)
     return model, model.flat * scale

@@ -221,6 +221,12 @@ class Settings:
         "last layer of the context network: with the nonlinearity after it, or without",
         "generator",
     )
+    trunk_init: str = choice_field(
+        "default",
+        ("default", "xavier", "he"),
+        "h_psi and V: PyTorch's initialisation, or Xavier's or He's (uniform) with biases of zero",
+        "generator",
+    )
     linear_scale: float = float_field(
         1.0, "factor on the initial V of deeplin, whose square multiplies its gain", "generator", above=0.0
     )

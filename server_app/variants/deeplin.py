@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from common.model import initialise
 from common.settings import Settings
 from server_app.variants.base import Variant, output_layer
 
@@ -13,6 +14,7 @@ class DeepLinear(Variant):
     def __init__(self, settings: Settings, k: int, context_dim: int, public: torch.Tensor | None = None) -> None:
         super().__init__()
         self.input = nn.Linear(context_dim, settings.hidden_dim, bias=False)
+        initialise(self.input, settings.trunk_init)
         with torch.no_grad():
             self.input.weight *= settings.linear_scale
         self.output = output_layer(settings, k)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from common.model import initialise
 from common.settings import Settings
 from server_app.variants.base import Variant, output_layer
 
@@ -15,7 +16,9 @@ def context_network(settings: Settings, context_dim: int) -> nn.Sequential:
     """h_ψ: Linear(2s, r) – activation – Linear(r, r) – activation, the last one only if `hidden-output` is "activated"."""
     activation, r = ACTIVATIONS[settings.activation], settings.hidden_dim
     last = activation() if settings.hidden_output == "activated" else nn.Identity()
-    return nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), last)
+    network = nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), last)
+    initialise(network, settings.trunk_init)
+    return network
 
 
 class Factorized(Variant):

@@ -72,7 +72,9 @@ def score(results: Results, noisy: dict[str, Any], silent: dict[str, Any]) -> li
 
 def _main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("grids", nargs="+", type=Path, help="of one reading; one with noise-stddev = 0 in [fixed] is silent")
+    parser.add_argument(
+        "grids", nargs="+", type=Path, help="of one reading; one with noise-stddev = 0 in [fixed] is silent"
+    )
     parser.add_argument("--results", type=Path, required=True)
     options = parser.parse_args(arguments)
     noisy: dict[str, Any] = {}

@@ -85,6 +85,16 @@ def test_the_scale_of_v_multiplies_the_hidden_state_of_deeplin_alone():
     assert torch.equal(fresh(linear_scale=3.0).hidden(context), fresh().hidden(context))
 
 
+@pytest.mark.parametrize("variant", ["ours", "deeplin", "radial-u0"])
+def test_the_trunk_by_xavier_and_he_has_their_bounds_and_biases_of_zero(variant):
+    bounds = {"xavier": (6 / 102) ** 0.5, "he": 3.0**0.5}
+    for init, bound in bounds.items():
+        weight, *rest = fresh(variant=variant, trunk_init=init).trunk().parameters()
+        assert weight.shape == (100, 2)
+        assert 0.9 * bound < float(weight.detach().abs().max()) <= bound
+        assert all(not tensor.any() for tensor in rest if tensor.dim() == 1)
+
+
 def test_radial_keeps_its_direction_over_a_run(tiny, monkeypatch):
     """Only ‖h‖ moves: v stays to 1e-6 over a run of noisy steps with a large η, and the norm does change."""
     states = []
