@@ -227,6 +227,9 @@ class Settings:
         "h_psi and V: PyTorch's initialisation, or Xavier's or He's (uniform) with biases of zero",
         "generator",
     )
+    linear_bias: bool = flag_field(
+        False, "V of deeplin has a bias: what all clients share does not depend on contexts far from zero", "generator"
+    )
     linear_scale: float = float_field(
         1.0, "factor on the initial V of deeplin, whose square multiplies its gain", "generator", above=0.0
     )

@@ -9,11 +9,11 @@ from server_app.variants.base import Variant, output_layer
 
 
 class DeepLinear(Variant):
-    """W: (k, r) and V: (r, 2s), both trained."""
+    """W: (k, r) and V: (r, 2s), both trained; by `linear-bias`, W (V c + b)."""
 
     def __init__(self, settings: Settings, k: int, context_dim: int, public: torch.Tensor | None = None) -> None:
         super().__init__()
-        self.input = nn.Linear(context_dim, settings.hidden_dim, bias=False)
+        self.input = nn.Linear(context_dim, settings.hidden_dim, bias=settings.linear_bias)
         initialise(self.input, settings.trunk_init)
         with torch.no_grad():
             self.input.weight *= settings.linear_scale
@@ -25,7 +25,7 @@ class DeepLinear(Variant):
         return self.input
 
     def hidden(self, context: torch.Tensor) -> torch.Tensor:
-        """V c."""
+        """V c, or V c + b."""
         h: torch.Tensor = self.input(context if self.public is None else self.public)
         return h
 

@@ -85,6 +85,14 @@ def test_the_scale_of_v_multiplies_the_hidden_state_of_deeplin_alone():
     assert torch.equal(fresh(linear_scale=3.0).hidden(context), fresh().hidden(context))
 
 
+def test_deeplin_has_a_bias_where_it_is_wanted():
+    context = torch.zeros(2)
+    assert not fresh(variant="deeplin").hidden(context).any()
+    assert fresh(variant="deeplin", linear_bias=True).hidden(context).any()
+    zero_start = fresh(variant="deeplin", linear_bias=True, trunk_init="xavier")
+    assert [tuple(p.shape) for p in zero_start.trunk().parameters()] == [(100, 2), (100,)]
+
+
 @pytest.mark.parametrize("variant", ["ours", "deeplin", "radial-u0"])
 def test_the_trunk_by_xavier_and_he_has_their_bounds_and_biases_of_zero(variant):
     bounds = {"xavier": (6 / 102) ** 0.5, "he": 3.0**0.5}
