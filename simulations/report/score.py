@@ -23,6 +23,19 @@ from simulations.report.claims import Claim, paper_claims
 from simulations.report.results import Results
 
 _POINT = 1.0  # tolerance of a claim that is one number, as of those that say "similar"
+# Settings without effect on a variant, so that a run of it counts for every reading that differs in those alone.
+_TRUNK = ("trunk_init", "activation", "hidden_output")
+_CONTEXT = ("context_entry", "context_gain")
+_LINEAR = ("linear_scale", "linear_bias")
+_IDLE: dict[str, tuple[str, ...]] = {
+    "direct": (*_TRUNK, *_CONTEXT, *_LINEAR, "public_vector"),
+    "factorized-u0": (*_CONTEXT, *_LINEAR),
+    "radial-u0": (*_CONTEXT, *_LINEAR),
+    "deeplin-u0": (*_CONTEXT, "activation", "hidden_output"),
+    "deeplin": ("public_vector", "activation", "hidden_output"),
+    "ours": ("public_vector", *_LINEAR),
+    "full": ("public_vector", *_LINEAR),
+}
 _SCORED = {"epsilon": Settings.epsilon, "dirichlet_alpha": Settings.dirichlet_alpha}
 
 
@@ -57,6 +70,7 @@ def score(results: Results, noisy: dict[str, Any], silent: dict[str, Any]) -> li
     Args:
         noisy: settings (snake_case) that make the reading; silent: the same where there is no noise.
     """
+    used = Results([{**record, "settings": _used(record["settings"], "-")} for record in results.records])
     outcomes = []
     for claim in paper_claims():
         one, other = claim.one, claim.other
@@ -65,9 +79,16 @@ def score(results: Results, noisy: dict[str, Any], silent: dict[str, Any]) -> li
         if {one["channel"], other["channel"]} != {"dg"} or "num_coefficients" in one:
             continue
         settings = silent if one.get("noise_stddev") == 0.0 else noisy
-        found = results.difference(claim.side, {**one, **settings}, {**other, **settings})
+        found = used.difference(claim.side, _used({**one, **settings}), _used({**other, **settings}))
         outcomes.append(Outcome(claim, 100 * found.mean if found.n else None))
     return outcomes
+
+
+def _used(cell: dict[str, Any], joint: str = "_") -> dict[str, Any]:
+    """The settings of a cell that have an effect on its variant."""
+    names = (*_IDLE.get(cell.get("variant", Settings.variant), ()), "evaluate_every")
+    idle = {name.replace("_", joint) for name in names}
+    return {key: value for key, value in cell.items() if key not in idle}
 
 
 def _main(arguments: Sequence[str] | None = None) -> int:

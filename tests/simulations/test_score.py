@@ -45,3 +45,16 @@ def test_noisy_and_silent_cells_of_a_reading_are_found_by_their_own_settings():
         "MNIST: Factorized over Direct": pytest.approx(2.0),
         "MNIST, no noise: factorized-u0 ≈ Direct": pytest.approx(0.5),
     }
+
+
+def test_a_run_counts_for_readings_that_differ_in_what_its_variant_ignores():
+    records = [
+        record(0.80, 0.8, variant="direct", channel="dg", reference_init="he"),
+        record(0.82, 0.8, variant="factorized-u0", channel="dg", reference_init="he", trunk_init="xavier"),
+    ]
+    for reading, ours in (
+        ({"reference_init": "he", "trunk_init": "xavier", "context_entry": "standardized"}, [pytest.approx(2.0)]),
+        ({"reference_init": "he"}, []),
+        ({"trunk_init": "xavier"}, []),
+    ):
+        assert [o.ours for o in score(Results(records), reading, reading) if o.ours is not None] == ours
