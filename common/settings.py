@@ -182,8 +182,8 @@ class Settings:
     context_gain: float = float_field(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
     public_vector: str = choice_field(
         "grey",
-        ("grey", "zeros", "ones", "random"),
-        "u_0 of the geometry controls: phi of the image of 0.5, a standardised mean context, or a vector with entries of size 1",
+        ("grey", "white", "zeros", "ones", "random"),
+        "u_0 of the geometry controls: phi of the image of 0.5 or of 1, a standardised mean context, or entries of size 1",
         "context",
     )
 

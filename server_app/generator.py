@@ -14,8 +14,8 @@ from server_app.variants import VARIANTS
 def public_vector(rules: Rules) -> np.ndarray:
     """u_0 of the geometry controls, (2s,) float64."""
     dim = rules.context_map.dim
-    if rules.settings.public_vector == "grey":
-        return rules.context_map.constant(0.5)
+    if rules.settings.public_vector in ("grey", "white"):
+        return rules.context_map.constant({"grey": 0.5, "white": 1.0}[rules.settings.public_vector])
     if rules.settings.public_vector == "random":
         return public_generator(rules.settings.seed, Purpose.PUBLIC_VECTOR).standard_normal(dim)
     return np.full(dim, 1.0 if rules.settings.public_vector == "ones" else 0.0)

@@ -57,11 +57,12 @@ def test_the_public_vector_is_what_its_setting_says():
     for dataset, dim in (("mnist", 2), ("cifar10", 6)):
         given = {
             name: fresh(variant="factorized-u0", dataset=dataset, public_vector=name).public
-            for name in ("grey", "zeros", "ones", "random")
+            for name in ("grey", "white", "zeros", "ones", "random")
         }
         assert all(vector.shape == (dim,) for vector in given.values())
         assert torch.equal(given["zeros"], torch.zeros(dim))
         assert torch.equal(given["ones"], torch.ones(dim))
+        assert float(given["white"].square().sum()) == pytest.approx(1.0)
         assert float(given["grey"].square().sum()) == pytest.approx((0.25 + 0.0625) / 2)
     again = fresh(variant="radial-u0", dataset="cifar10", public_vector="random").public
     other = fresh(variant="radial-u0", dataset="cifar10", public_vector="random", seed=42).public
