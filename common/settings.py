@@ -230,9 +230,6 @@ class Settings:
     linear_bias: bool = flag_field(
         False, "V of deeplin has a bias: what all clients share does not depend on contexts far from zero", "generator"
     )
-    linear_scale: float = float_field(
-        1.0, "factor on the initial V of deeplin, whose square multiplies its gain", "generator", above=0.0
-    )
     output_init: str = choice_field(
         "zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator"
     )

@@ -15,8 +15,6 @@ class DeepLinear(Variant):
         super().__init__()
         self.input = nn.Linear(context_dim, settings.hidden_dim, bias=settings.linear_bias)
         initialise(self.input, settings.trunk_init)
-        with torch.no_grad():
-            self.input.weight *= settings.linear_scale
         self.output = output_layer(settings, k)
         self.register_buffer("public", public, persistent=False)
 

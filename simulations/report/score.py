@@ -26,15 +26,14 @@ _POINT = 1.0  # tolerance of a claim that is one number, as of those that say "s
 # Settings without effect on a variant, so that a run of it counts for every reading that differs in those alone.
 _TRUNK = ("trunk_init", "activation", "hidden_output")
 _CONTEXT = ("context_entry", "context_gain")
-_LINEAR = ("linear_scale", "linear_bias")
 _IDLE: dict[str, tuple[str, ...]] = {
-    "direct": (*_TRUNK, *_CONTEXT, *_LINEAR, "public_vector"),
-    "factorized-u0": (*_CONTEXT, *_LINEAR),
-    "radial-u0": (*_CONTEXT, *_LINEAR),
+    "direct": (*_TRUNK, *_CONTEXT, "linear_bias", "public_vector"),
+    "factorized-u0": (*_CONTEXT, "linear_bias"),
+    "radial-u0": (*_CONTEXT, "linear_bias"),
     "deeplin-u0": (*_CONTEXT, "activation", "hidden_output"),
     "deeplin": ("public_vector", "activation", "hidden_output"),
-    "ours": ("public_vector", *_LINEAR),
-    "full": ("public_vector", *_LINEAR),
+    "ours": ("public_vector", "linear_bias"),
+    "full": ("public_vector", "linear_bias"),
 }
 _SCORED = {"epsilon": Settings.epsilon, "dirichlet_alpha": Settings.dirichlet_alpha}
 

@@ -78,14 +78,6 @@ def test_a_linear_last_layer_gives_hidden_states_of_both_signs():
     assert linear.min() < 0 < linear.max()
 
 
-def test_the_scale_of_v_multiplies_the_hidden_state_of_deeplin_alone():
-    context = torch.tensor([0.1, 0.4])
-    for variant in ("deeplin", "deeplin-u0"):
-        plain, scaled = (fresh(variant=variant, linear_scale=scale).hidden(context) for scale in (1.0, 3.0))
-        assert torch.allclose(scaled, 3 * plain)
-    assert torch.equal(fresh(linear_scale=3.0).hidden(context), fresh().hidden(context))
-
-
 def test_deeplin_has_a_bias_where_it_is_wanted():
     context = torch.zeros(2)
     assert not fresh(variant="deeplin").hidden(context).any()
