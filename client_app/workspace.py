@@ -42,6 +42,7 @@ class Workspace:
             spec.image_shape,
             spec.num_classes,
             seed=settings.seed,
+            init=settings.reference_init,
             scale=settings.reference_scale,
             device=settings.device,
         )

@@ -116,16 +116,43 @@ class FlatModel:
         return logits
 
 
+def _xavier(weight: torch.Tensor) -> None:
+    nn.init.xavier_uniform_(weight)
+
+
+def _he(weight: torch.Tensor) -> None:
+    nn.init.kaiming_uniform_(weight, nonlinearity="relu")
+
+
+# For weights; biases begin at zero.
+INITIALISERS: dict[str, Callable[[torch.Tensor], None]] = {"xavier": _xavier, "he": _he}
+
+
+def initialise(module: nn.Module, init: str) -> None:
+    """Initial parameters of a module that has PyTorch's: as they are ("default"), or by a key of `INITIALISERS`."""
+    if init == "default":
+        return
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            INITIALISERS[init](parameter)
+        else:
+            nn.init.zeros_(parameter)
+
+
 def build_reference(
     name: str,
     image_shape: tuple[int, int, int],
     num_classes: int,
     *,
     seed: int,
+    init: str = "default",
     scale: float = 1.0,
     device: str = "cpu",
 ) -> tuple[FlatModel, torch.Tensor]:
-    """The model and θ_ref: PyTorch's default initialisation from the public seed, times `scale`.
+    """The model and θ_ref: an initialisation from the public seed, times `scale`.
+
+    Args:
+        init: "default" (PyTorch's), or a key of `INITIALISERS`.
 
     Returns:
         The flat model and θ_ref (d_theta,) float32.
@@ -137,6 +164,7 @@ def build_reference(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public_generator(seed, Purpose.REFERENCE).integers(2**63)))
         module = MODELS[name](image_shape, num_classes)
+        initialise(module, init)
     model = FlatModel(module, device)
     probe(model.module, image_shape, model.device)
     return model, model.flat * scale

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     SHARED_RANDOMNESS = 11
     AUDIT = 12
     SERVER_NOISE = 13
+    PUBLIC_VECTOR = 14
 
 
 def public_generator(seed: int, purpose: Purpose, client: int = 0, round: int = 0) -> np.random.Generator:

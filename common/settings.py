@@ -123,6 +123,12 @@ class Settings:
 
     # Personal model and coefficient space.
     model: str = choice_field("lenet", ("lenet",), "architecture of the personal model", "model")
+    reference_init: str = choice_field(
+        "default",
+        ("default", "xavier", "he"),
+        "reference parameters: PyTorch's initialisation, or Xavier's or He's (uniform) with biases of zero",
+        "model",
+    )
     reference_scale: float = float_field(
         1.0, "factor on the reference parameters; PyTorch's default shrinks signals layer by layer", "model", above=0.0
     )
@@ -186,6 +192,12 @@ class Settings:
         "context",
     )
     context_gain: float = float_field(1.0, "factor on contexts as they enter the generator", "context", above=0.0)
+    public_vector: str = choice_field(
+        "grey",
+        ("grey", "white", "zeros", "ones", "random"),
+        "u_0 of the geometry controls: phi of the image of 0.5 or of 1, a standardised mean context, or entries of size 1",
+        "context",
+    )
 
     # Generator and its optimiser (on the server).
     variant: str = choice_field(
@@ -214,6 +226,21 @@ class Settings:
         ("tanh", "relu", "gelu"),
         "nonlinearity of the context network; tanh keeps ||h||^2, the gain, bounded",
         "generator",
+    )
+    hidden_output: str = choice_field(
+        "activated",
+        ("activated", "linear"),
+        "last layer of the context network: with the nonlinearity after it, or without",
+        "generator",
+    )
+    trunk_init: str = choice_field(
+        "default",
+        ("default", "xavier", "he"),
+        "h_psi and V: PyTorch's initialisation, or Xavier's or He's (uniform) with biases of zero",
+        "generator",
+    )
+    linear_bias: bool = flag_field(
+        False, "V of deeplin has a bias: what all clients share does not depend on contexts far from zero", "generator"
     )
     output_init: str = choice_field(
         "zero", ("zero", "default"), "initial W; zero starts every client at the reference model", "generator"

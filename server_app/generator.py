@@ -11,13 +11,23 @@ from common.rules import Rules
 from server_app.variants import VARIANTS
 
 
+def public_vector(rules: Rules) -> np.ndarray:
+    """u_0 of the geometry controls, (2s,) float64."""
+    dim = rules.context_map.dim
+    if rules.settings.public_vector in ("grey", "white"):
+        return rules.context_map.constant({"grey": 0.5, "white": 1.0}[rules.settings.public_vector])
+    if rules.settings.public_vector == "random":
+        return public_generator(rules.settings.seed, Purpose.PUBLIC_VECTOR).standard_normal(dim)
+    return np.full(dim, 1.0 if rules.settings.public_vector == "ones" else 0.0)
+
+
 class Generator:
     """Context → coefficients for every client, and the gradient of eq. 6."""
 
     def __init__(self, rules: Rules) -> None:
         self._settings = rules.settings
         self._context_noise = max(rules.mechanism.channel_noise(c, 0) for c in range(rules.settings.num_participating))
-        public = torch.tensor(rules.context_map.constant(0.5), dtype=torch.float32)  # u_0
+        public = torch.tensor(public_vector(rules), dtype=torch.float32)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(public_generator(self._settings.seed, Purpose.GENERATOR).integers(2**63)))
             variant = VARIANTS[self._settings.variant](self._settings, rules.space.dim, public)

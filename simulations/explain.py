@@ -154,7 +154,7 @@ def _cost(rules: Rules) -> list[Line]:
 def _seconds_per_update(rules: Rules) -> float:
     settings, spec = rules.settings, rules.spec
     pin_torch()
-    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale)  # fmt: skip
+    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, init=settings.reference_init, scale=settings.reference_scale)  # fmt: skip
     gradients = make_gradients(model, basis_of(rules.space, seed=settings.seed), spec.image_shape)
     rng = torch.Generator().manual_seed(0)
     inputs = torch.rand(settings.batch_records, *spec.image_shape, generator=rng)

@@ -3,16 +3,18 @@
 import torch
 from torch import nn
 
+from common.model import initialise
 from common.settings import Settings
 from server_app.variants.base import Variant, output_layer
 
 
 class DeepLinear(Variant):
-    """W: (k, r) and V: (r, 2s), both trained."""
+    """W: (k, r) and V: (r, 2s), both trained; by `linear-bias`, W (V c + b)."""
 
     def __init__(self, settings: Settings, k: int, context_dim: int, public: torch.Tensor | None = None) -> None:
         super().__init__()
-        self.input = nn.Linear(context_dim, settings.hidden_dim, bias=False)
+        self.input = nn.Linear(context_dim, settings.hidden_dim, bias=settings.linear_bias)
+        initialise(self.input, settings.trunk_init)
         self.output = output_layer(settings, k)
         self.register_buffer("public", public, persistent=False)
 
@@ -21,7 +23,7 @@ class DeepLinear(Variant):
         return self.input
 
     def hidden(self, context: torch.Tensor) -> torch.Tensor:
-        """V c."""
+        """V c, or V c + b."""
         h: torch.Tensor = self.input(context if self.public is None else self.public)
         return h
 

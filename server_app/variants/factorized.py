@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from common.model import initialise
 from common.settings import Settings
 from server_app.variants.base import Variant, output_layer
 
@@ -12,9 +13,12 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.R
 
 
 def context_network(settings: Settings, context_dim: int) -> nn.Sequential:
-    """h_ψ: Linear(2s, r) – activation – Linear(r, r) – activation."""
+    """h_ψ: Linear(2s, r) – activation – Linear(r, r) – activation, the last one only if `hidden-output` is "activated"."""
     activation, r = ACTIVATIONS[settings.activation], settings.hidden_dim
-    return nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), activation())
+    last = activation() if settings.hidden_output == "activated" else nn.Identity()
+    network = nn.Sequential(nn.Linear(context_dim, r), activation(), nn.Linear(r, r), last)
+    initialise(network, settings.trunk_init)
+    return network
 
 
 class Factorized(Variant):

@@ -27,6 +27,17 @@ def test_reference_is_public_and_leaves_the_global_generator_alone():
     assert not torch.equal(first, other)
 
 
+@pytest.mark.parametrize(("init", "variance"), [("xavier", 2 / (512 + 120)), ("he", 2 / 512)])
+def test_reference_by_xavier_and_he_has_their_variance_and_biases_of_zero(init, variance):
+    model, theta = build_reference("lenet", (1, 28, 28), 10, seed=0, init=init)
+    tensors = {name: theta[at : at + shape.numel()] for name, (at, shape) in model.offsets().items()}
+    assert tensors["7.weight"].numel() == 512 * 120
+    assert float(tensors["7.weight"].var()) == pytest.approx(variance, rel=0.02)
+    assert all(not tensor.any() for name, tensor in tensors.items() if name.endswith("bias"))
+    _, scaled = build_reference("lenet", (1, 28, 28), 10, seed=0, init=init, scale=2.0)
+    assert torch.equal(scaled, 2 * theta)
+
+
 def test_flat_vector_and_module_share_memory():
     module = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
     model = FlatModel(module)

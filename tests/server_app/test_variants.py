@@ -49,6 +49,53 @@ def test_variants_without_context_give_all_clients_one_model(variant):
     assert np.array_equal(generator.coefficients(0), generator.coefficients(1))
 
 
+def fresh(**changes):
+    return Generator(make_rules(Settings(channel="dg", num_coefficients=12, **changes))).variant
+
+
+def test_the_public_vector_is_what_its_setting_says():
+    for dataset, dim in (("mnist", 2), ("cifar10", 6)):
+        given = {
+            name: fresh(variant="factorized-u0", dataset=dataset, public_vector=name).public
+            for name in ("grey", "white", "zeros", "ones", "random")
+        }
+        assert all(vector.shape == (dim,) for vector in given.values())
+        assert torch.equal(given["zeros"], torch.zeros(dim))
+        assert torch.equal(given["ones"], torch.ones(dim))
+        assert float(given["white"].square().sum()) == pytest.approx(1.0)
+        assert float(given["grey"].square().sum()) == pytest.approx((0.25 + 0.0625) / 2)
+    again = fresh(variant="radial-u0", dataset="cifar10", public_vector="random").public
+    other = fresh(variant="radial-u0", dataset="cifar10", public_vector="random", seed=42).public
+    assert torch.equal(again, given["random"])
+    assert not torch.equal(other, given["random"])
+
+
+def test_a_linear_last_layer_gives_hidden_states_of_both_signs():
+    context = torch.tensor([0.1, 0.4])
+    activated = fresh(activation="relu").hidden(context)
+    linear = fresh(activation="relu", hidden_output="linear").hidden(context)
+    assert torch.equal(activated, linear.clamp_min(0))  # the same start, but for the last nonlinearity
+    assert linear.min() < 0 < linear.max()
+
+
+def test_deeplin_has_a_bias_where_it_is_wanted():
+    context = torch.zeros(2)
+    assert not fresh(variant="deeplin").hidden(context).any()
+    assert fresh(variant="deeplin", linear_bias=True).hidden(context).any()
+    zero_start = fresh(variant="deeplin", linear_bias=True, trunk_init="xavier")
+    assert [tuple(p.shape) for p in zero_start.trunk().parameters()] == [(100, 2), (100,)]
+
+
+@pytest.mark.parametrize("variant", ["ours", "deeplin", "radial-u0"])
+def test_the_trunk_by_xavier_and_he_has_their_bounds_and_biases_of_zero(variant):
+    bounds = {"xavier": (6 / 102) ** 0.5, "he": 3.0**0.5}
+    for init, bound in bounds.items():
+        weight, *rest = fresh(variant=variant, trunk_init=init).trunk().parameters()
+        assert weight.shape == (100, 2)
+        assert 0.9 * bound < float(weight.detach().abs().max()) <= bound
+        assert all(not tensor.any() for tensor in rest if tensor.dim() == 1)
+
+
 def test_radial_keeps_its_direction_over_a_run(tiny, monkeypatch):
     """Only ‖h‖ moves: v stays to 1e-6 over a run of noisy steps with a large η, and the norm does change."""
     states = []

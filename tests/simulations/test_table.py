@@ -3,6 +3,7 @@ from pathlib import Path
 
 from common.settings import Settings
 from simulations.cli import main
+from simulations.experiments import grid
 from simulations.records import read_records, write_record
 from simulations.table import table
 from tests.records import record
@@ -39,7 +40,20 @@ def test_a_folder_without_result_files_is_refused(tmp_path, capsys):
 
 
 def test_settings_were_not_chosen_on_the_seeds_that_are_reported():
-    chosen = {int(row["seed"]) for row in rows((RESULTS / "tuning.csv").read_text())}
-    assert chosen <= {1, 2, 3, 4, 5}
+    tuning, readings = (
+        {int(row["seed"]) for row in rows((RESULTS / name).read_text())} for name in ("tuning.csv", "readings.csv")
+    )
+    assert tuning <= {1, 2, 3, 4, 5}
+    chosen = tuning | readings
     reported = {record["settings"].get("seed", Settings.seed) for record in read_records(RESULTS)}
     assert not chosen & reported
+
+
+def test_every_run_of_a_reading_is_of_a_committed_grid():
+    logged = rows((RESULTS / "readings.csv").read_text())
+    runs = [run for path in (RESULTS / "readings").glob("*.toml") for run in grid(str(path))]
+    assert len(runs) == len(set(runs)) == len(logged)
+    described = {(run.dataset, run.variant, run.seed, run.reference_init, run.trunk_init, run.basis) for run in runs}
+    names = ("dataset", "variant", "seed", "reference-init", "trunk-init", "basis")
+    defaults = Settings().to_config()
+    assert described == {tuple(type(defaults[n])(row.get(n, defaults[n])) for n in names) for row in logged}
