@@ -16,11 +16,11 @@ from client_app.gradients import BatchGradient
 from client_app.sources import Place, RecordSource, source_of
 from common.basis import Basis
 from common.data.records import ClientRecords, standardization
-from common.model import FlatModel, build_reference
+from common.model import FlatModel
 from common.numerics import check_device, pin_torch
 from common.rules import Rules, make_rules
 from common.settings import Settings
-from common.space import basis_of
+from common.space import basis_of, reference_of
 
 _EVALUATION_BATCH = 200
 
@@ -37,15 +37,7 @@ class Workspace:
         self.source = source
         self.model: FlatModel
         self.theta_ref: torch.Tensor
-        self.model, self.theta_ref = build_reference(
-            settings.model,
-            spec.image_shape,
-            spec.num_classes,
-            seed=settings.seed,
-            init=settings.reference_init,
-            scale=settings.reference_scale,
-            device=settings.device,
-        )
+        self.model, self.theta_ref = reference_of(settings, spec, settings.device)
         self.basis: Basis = basis_of(self.rules.space, seed=settings.seed, device=settings.device)
         self.gradients: Gradients = make_gradients(
             self.model, self.basis, spec.image_shape, reproduction=settings.deterministic

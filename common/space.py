@@ -12,7 +12,7 @@ import torch
 from common.basis import Basis, make_basis
 from common.basis.kron import KronBasis, KronBlock, kron_blocks
 from common.data.catalog import DatasetSpec
-from common.model import MODELS
+from common.model import MODELS, FlatModel, build_reference
 from common.settings import Settings
 
 # Variants that release full-model gradients and need no basis (docs/method.md, section 8).
@@ -58,3 +58,16 @@ def basis_of(space: Space, *, seed: int, device: str = "cpu") -> Basis:
     if space.basis == "kron":
         return KronBasis(sum(space.tensors), space.blocks, seed=seed, device=device)
     return make_basis(space.basis, space.tensors, space.dim, seed=seed, device=device)
+
+
+def reference_of(settings: Settings, spec: DatasetSpec, device: str = "cpu") -> tuple[FlatModel, torch.Tensor]:
+    """The personal model and θ_ref of a run, the same wherever they are needed; raises as `build_reference`."""
+    return build_reference(
+        settings.model,
+        spec.image_shape,
+        spec.num_classes,
+        seed=settings.seed,
+        init=settings.reference_init,
+        scale=settings.reference_scale,
+        device=device,
+    )

@@ -15,9 +15,8 @@ from torch import nn
 from client_app import personal_model
 from common.data.own import as_images
 from common.data.records import standardization
-from common.model import build_reference
 from common.rules import Rules
-from common.space import basis_of
+from common.space import basis_of, reference_of
 
 _BATCH = 200
 
@@ -87,9 +86,7 @@ def load_model(folder: str | Path) -> PersonalModel:
 def model_of(rules: Rules, coefficients: np.ndarray) -> PersonalModel:
     """The model at `coefficients` (k,) float32 (eq. 3)."""
     settings, spec = rules.settings, rules.spec
-    model, theta = build_reference(
-        settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, scale=settings.reference_scale
-    )
+    model, theta = reference_of(settings, spec)
     basis = basis_of(rules.space, seed=settings.seed)
     model.load(theta + basis.expand(torch.tensor(coefficients)))
     return PersonalModel(model.module.eval(), spec.image_shape, *standardization(spec, settings.input_scaling))

@@ -12,7 +12,6 @@ import torch
 from client_app.gradient_path import make_gradients
 from common.channel import ChannelEvent, EventKeys, make_channel
 from common.data.splits import batch, split
-from common.model import build_reference
 from common.numerics import pin_torch
 from common.presets import PRESETS, REASONS, TRAIN_RECORDS
 from common.privacy.accountant import worst_record_rho
@@ -21,7 +20,7 @@ from common.privacy.report import cautions, guarantee
 from common.randomness import Purpose, public_generator
 from common.rules import Rules, make_rules
 from common.settings import Settings
-from common.space import basis_of
+from common.space import basis_of, reference_of
 from server_app.optimizer import base_learning_rate
 
 # In place of a preset's reasons that don't hold for own records without public constants.
@@ -154,7 +153,7 @@ def _cost(rules: Rules) -> list[Line]:
 def _seconds_per_update(rules: Rules) -> float:
     settings, spec = rules.settings, rules.spec
     pin_torch()
-    model, theta = build_reference(settings.model, spec.image_shape, spec.num_classes, seed=settings.seed, init=settings.reference_init, scale=settings.reference_scale)  # fmt: skip
+    model, theta = reference_of(settings, spec)
     gradients = make_gradients(model, basis_of(rules.space, seed=settings.seed), spec.image_shape)
     rng = torch.Generator().manual_seed(0)
     inputs = torch.rand(settings.batch_records, *spec.image_shape, generator=rng)
