@@ -4,11 +4,16 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import common  # noqa: F401  (pins the numerics before torch is imported)
 from common.data.sources import fetch
 from common.settings import Settings
+
+# A time limit per example would assert a timing: on a busy machine it fails at random.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
