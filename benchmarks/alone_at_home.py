@@ -56,6 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", default=Settings.data_dir)
     parser.add_argument("--seeds", type=int, nargs="+", default=[41, 42, 43])
+    parser.add_argument("--datasets", nargs="+", default=["cifar10", "mnist"])
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/alone_at_home.json"))
     options = parser.parse_args()
     pin_torch()
@@ -63,7 +64,7 @@ def main():
     if options.out.exists():  # goes on where it was interrupted
         result["runs"] = json.loads(options.out.read_text())["runs"]
     for seed in options.seeds:
-        for dataset in ("cifar10", "mnist"):
+        for dataset in options.datasets:
             if any(run["dataset"] == dataset and run["seed"] == seed for run in result["runs"]):
                 continue
             settings = Settings.from_config({"preset": "aligned", "dataset": dataset, "seed": seed})
