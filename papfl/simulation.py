@@ -14,7 +14,6 @@ from common.privacy.events import GaussianRelease
 from common.rules import make_rules
 from common.settings import Settings
 from papfl.models import PersonalModel, model_of
-from server_app.checkpoint import load_checkpoint
 from server_app.results import RunFolder
 from server_app.state import ServerState
 from simulations import explain as explaining
@@ -100,13 +99,7 @@ class Result:
         """
         rules = make_rules(self.settings)
         state = ServerState(rules, RunFolder(self.settings))
-        load_checkpoint(
-            state.folder.checkpoint,
-            generator=state.generator,
-            optimizer=state.optimizer,
-            settings_digest=self.settings.digest(),
-            exact=False,
-        )
+        state.restore(exact=False)
         if client not in state.generator.contexts:
             raise ValueError(f"client must be one of {sorted(state.generator.contexts)}. Received {client!r}.")
         return model_of(rules, state.generator.coefficients(client))

@@ -19,7 +19,6 @@ from common.data.splits import is_future
 from common.privacy.report import client_epsilon, finite
 from common.protocol import COEFFICIENTS, MODEL, REPLY, REQUEST, Refusal
 from common.rules import Rules
-from server_app.checkpoint import load_checkpoint
 from server_app.contexts import ask_for_contexts
 from server_app.federation import Federation, FederationError
 from server_app.receiver import Receiver
@@ -40,14 +39,7 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
         FederationError: nobody is connected.
     """
     state = ServerState(rules, folder)
-    restored = load_checkpoint(
-        folder.checkpoint,
-        generator=state.generator,
-        optimizer=state.optimizer,
-        settings_digest=state.settings.digest(),
-        exact=False,
-    )
-    state.ledger = restored.ledger
+    round = state.restore(exact=False)
     for fact in state.journal.read():  # an interrupted personalisation: its contexts are spent
         if fact["kind"] == "asked" and fact["round"] == 0:
             state.record(0, fact["clients"])
@@ -75,14 +67,14 @@ def personalize(grid: Grid, rules: Rules, folder: RunFolder) -> dict[str, Any]:
         contexts, replies = ask_for_contexts(state, federation, receiver, new)
         clients |= {client: f"no context: {reason}" for client, reason in replies.failed.items()}
         state.generator.set_contexts({**state.generator.contexts, **contexts})
-        state.checkpoint(restored.round)
+        state.checkpoint(round)
         update_summary(state)
-    clients |= _send_models(state, federation, hellos, restored.round)
+    clients |= _send_models(state, federation, hellos, round)
     for client in sorted(set(hellos) - set(clients)):
         clients[client] = "no context: its release was lost in training, and there is only one"
     report = {
         "run": state.settings.name,
-        "round": restored.round,
+        "round": round,
         "clients": {
             str(client): {
                 "status": status,

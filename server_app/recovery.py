@@ -8,7 +8,6 @@ from typing import Any
 
 from common.privacy.events import Ledger
 from common.validation import integer
-from server_app.checkpoint import load_checkpoint
 from server_app.journal import unpack_array
 from server_app.state import ServerState
 
@@ -56,13 +55,7 @@ def _recover(
 ) -> Recovered:
     folder, last = state.folder, BEFORE_CONTEXTS
     if folder.checkpoint.exists():
-        restored = load_checkpoint(
-            folder.checkpoint,
-            generator=state.generator,
-            optimizer=state.optimizer,
-            settings_digest=state.settings.digest(),
-        )
-        state.ledger, last = restored.ledger, restored.round
+        last = state.restore()
     written = folder.last_round()
     folder.truncate_metrics(last)
     asked: dict[int, list[int]] = {}
@@ -106,13 +99,7 @@ def spent_so_far(state: ServerState) -> Ledger:
     """
     try:
         if state.folder.checkpoint.exists():
-            state.ledger = load_checkpoint(
-                state.folder.checkpoint,
-                generator=state.generator,
-                optimizer=state.optimizer,
-                settings_digest=state.settings.digest(),
-                exact=False,
-            ).ledger
+            state.restore(exact=False)
         for fact in map(_checked, state.journal.read()):
             if fact["kind"] == "asked":
                 state.record(fact["round"], fact["clients"])

@@ -1,4 +1,4 @@
-"""The server's whole state and the only ways in which it changes: spend, apply, checkpoint."""
+"""The server's whole state and the only ways in which it changes: spend, apply, checkpoint, restore."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from common.privacy.events import Ledger
 from common.rules import Rules
 from server_app import geometry, metrics
-from server_app.checkpoint import save_checkpoint
+from server_app.checkpoint import load_checkpoint, save_checkpoint
 from server_app.generator import Generator
 from server_app.journal import Journal, pack_array
 from server_app.optimizer import ServerOptimizer, learning_rate
@@ -76,6 +76,18 @@ class ServerState:
             settings_digest=self.settings.digest(),
         )
         self.journal.clear()
+
+    def restore(self, *, exact: bool = True) -> int:
+        """The state as the checkpoint has it; returns its round. `exact` and what is raised: as for `load_checkpoint`."""
+        restored = load_checkpoint(
+            self.folder.checkpoint,
+            generator=self.generator,
+            optimizer=self.optimizer,
+            settings_digest=self.settings.digest(),
+            exact=exact,
+        )
+        self.ledger = restored.ledger
+        return restored.round
 
     def _unspent(self, round: int, clients: list[int]) -> list[int]:
         spent = self.ledger.spent_in(round)

@@ -4,7 +4,12 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
+from client_app.app import app
+from server_app.app import run
 from server_app.results import RunFolder
+from simulations.grid import InProcessGrid
 
 
 def outcome(settings):
@@ -13,6 +18,21 @@ def outcome(settings):
     rows = [{k: v for k, v in r.items() if not k.endswith(("_ms", "seconds"))} for r in folder.read_metrics()]
     summary = json.loads(folder.summary.read_text())
     return rows, json.loads((folder.path / "ledger.json").read_text()), summary["generator_digest"], summary["accuracy"]
+
+
+def run_until(settings, round):
+    """A run in this process that is interrupted when the clients of a round are asked."""
+    grid = InProcessGrid(app, settings)
+    deliver = grid.deliver
+
+    def die(message):
+        if message.metadata.message_type == "train" and message.metadata.group_id == str(round):
+            raise KeyboardInterrupt
+        return deliver(message)
+
+    grid.deliver = die
+    with pytest.raises(KeyboardInterrupt):
+        run(grid, settings)
 
 
 def processes_of(home, name=""):

@@ -15,6 +15,7 @@ from server_app.app import run
 from server_app.results import RunFolder
 from simulations import cli
 from simulations.grid import InProcessGrid
+from tests.runs import run_until
 
 
 @pytest.fixture
@@ -100,17 +101,7 @@ def test_a_deterministic_runs_ledger_books_no_protection(state, tmp_path, tiny, 
 def test_the_ledger_of_an_unfinished_run_can_be_exported(tiny, tmp_path, capsys):
     """Its server died after it had asked for round 2: no ledger.json, and the releases count."""
     settings = tiny(num_rounds=3, run_name="half", deterministic=False, checkpoint_every=1)
-    grid = InProcessGrid(app, settings)
-    deliver = grid.deliver
-
-    def die(message):
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-            raise KeyboardInterrupt
-        return deliver(message)
-
-    grid.deliver = die
-    with pytest.raises(KeyboardInterrupt):
-        run(grid, settings)
+    run_until(settings, 2)
     folder = RunFolder(settings)
     assert not (folder.path / "ledger.json").exists()
     assert cli.main(["ledger", "export", str(folder.path)]) == 0

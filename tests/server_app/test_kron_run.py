@@ -10,7 +10,7 @@ from common.rules import make_rules
 from server_app import app as server
 from server_app.results import RunFolder
 from simulations.grid import InProcessGrid
-from tests.runs import outcome
+from tests.runs import outcome, run_until
 
 
 @pytest.mark.parametrize("channel", ["dg", "lrsuq", "dg-q12"])
@@ -28,17 +28,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tiny, tmp_path):
     whole = tiny(basis="kron", kron_rank=4, out_dir=str(tmp_path / "whole"))
     server.run(InProcessGrid(app, whole), whole)
     cut = dataclasses.replace(whole, out_dir=str(tmp_path / "cut"))
-    grid = InProcessGrid(app, cut)
-    deliver = grid.deliver
-
-    def die(message):
-        if message.metadata.message_type == "train" and message.metadata.group_id == "3":
-            raise KeyboardInterrupt
-        return deliver(message)
-
-    grid.deliver = die
-    with pytest.raises(KeyboardInterrupt):
-        server.run(grid, cut)
+    run_until(cut, 3)
     server.run(InProcessGrid(app, cut), dataclasses.replace(cut, resume=True))
     assert outcome(whole) == outcome(cut)
     assert RunFolder(cut).summary.exists()

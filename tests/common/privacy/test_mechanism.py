@@ -17,6 +17,7 @@ from server_app.recovery import CannotResume
 from server_app.results import RunFolder
 from simulations.grid import InProcessGrid
 from tests.party import Party
+from tests.runs import run_until
 
 SERVER_NOISE = 0.05
 
@@ -44,12 +45,8 @@ def on_the_server(monkeypatch):
     monkeypatch.setattr(rules_module, "make_mechanism", NoiseOnTheServer)
 
 
-def run(settings, tamper=None):
-    grid = InProcessGrid(app, settings)
-    if tamper:
-        deliver = grid.deliver
-        grid.deliver = lambda message: tamper(message) or deliver(message)
-    return server.run(grid, settings)
+def run(settings):
+    return server.run(InProcessGrid(app, settings), settings)
 
 
 def weights(settings):
@@ -136,13 +133,7 @@ def test_a_journal_of_another_mechanism_is_not_applied(tiny, monkeypatch):
     settings = tiny(num_rounds=3, checkpoint_every=10)
     with monkeypatch.context() as patch:
         patch.setattr(rules_module, "make_mechanism", NoiseOnTheServer)
-
-        def die(message):
-            if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            run(settings, die)
+        run_until(settings, 2)
     from client_app.workspace import workspace
 
     workspace.cache_clear()
